@@ -1,0 +1,230 @@
+# Targets: all (libagent.so), deps, demo, test, check, check-preload, lint, bench, map, install,
+# clean. Variables: CC=gcc|clang, SAN=address,undefined|thread (suites only), SUITES="check_x ..."
+# (run only these), JOBS=N, V=1 (show commands), WERROR=1, PREFIX,
+# DESTDIR.
+#
+# Each source is compiled in two flavours: product (libagent.so), and test (-DLIBAGENT_TEST, where
+# system calls can be answered by a suite). Each compiler and sanitizer has its own folders.
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+CXX     := $(if $(findstring clang,$(CC)),clang++,g++)
+SAN     :=
+WERROR  :=
+SUITES  :=
+PREFIX  := /usr/local
+DESTDIR :=
+
+JOBS    := $(shell nproc)
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += -j$(JOBS) --no-print-directory
+endif
+
+comma   := ,
+VARIANT := $(if $(WERROR),werror-)$(CC)$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+PRODUCT := build/$(VARIANT)/product
+TEST    := build/$(VARIANT)/test
+PRELOAD := build/$(VARIANT)/preload
+BENCH   := build/$(VARIANT)/bench
+GEN     := build/generated
+ARCHIVE := build/third_party
+
+SOURCES  := $(wildcard agent/*.c agent/*/*.c uploader/*.c)
+SHIM     := $(wildcard shim/*.c)
+PRODUCT_OBJECTS := $(patsubst %.c,$(PRODUCT)/%.o,$(SOURCES) $(SHIM))
+TEST_OBJECTS    := $(patsubst %.c,$(TEST)/%.o,$(SOURCES))
+SHIM_OBJECTS    := $(patsubst %.c,$(TEST)/%.o,$(SHIM))
+THIRD_PARTY     := $(ARCHIVE)/demangle.o $(ARCHIVE)/compress.o
+
+# ---- Flags -------------------------------------------------------------------------------------
+
+WARNINGS := -Wall -Wextra -Wundef -Wvla -Werror=missing-prototypes $(if $(WERROR),-Werror)
+COMMON   := -std=gnu11 -O2 -g -D_GNU_SOURCE -I. -I$(GEN) -MMD -MP $(WARNINGS)
+# The code that is preloaded. No fortify and no stack protector: their failure paths are names
+# that musl lacks, or end the app's process; stacks are walked, so every function has its table.
+AGENT    := -fPIC -fvisibility=hidden -ftls-model=initial-exec -fasynchronous-unwind-tables \
+            -U_FORTIFY_SOURCE -fno-stack-protector -ffunction-sections -fdata-sections
+SANITIZE := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
+LINK_SO  := -shared -nodefaultlibs -Wl,-soname,libagent.so -Wl,-z,now -Wl,-z,relro \
+            -Wl,-z,nodelete -Wl,-z,noexecstack -Wl,--gc-sections -Wl,--no-undefined \
+            -Wl,--build-id -Wl,--version-script=preload.map
+CHECK_LIBS := -Wl,--as-needed -lcheck -lsubunit -lprotobuf-c -lunwind -lz -lzstd -lm -lrt \
+              -lpthread -ldl
+
+# ---- The product -------------------------------------------------------------------------------
+
+ifndef V
+.SILENT:
+endif
+say = printf '  %-5s %s\n' $(1) $@
+
+.PHONY: all deps demo test check check-preload lint bench map install clean objects FORCE
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+# Moved into place, so that a process that has the old file mapped keeps it whole.
+all: $(PRODUCT)/libagent.so
+	cmp -s $< libagent.so || { cp $< build/libagent.so.new && mv build/libagent.so.new libagent.so; }
+
+$(PRODUCT)/libagent.so: $(PRODUCT_OBJECTS) $(THIRD_PARTY) preload.map Makefile
+	$(call say,LINK)
+	$(CC) $(LINK_SO) -o $@ $(PRODUCT_OBJECTS) $(THIRD_PARTY) -lc -lgcc
+
+$(PRODUCT)/%.o: %.c Makefile
+	mkdir -p $(@D); $(call say,CC)
+	$(CC) $(COMMON) $(AGENT) -c -o $@ $<
+
+# zstd, zlib and libiberty's demanglers come from the distribution's archives: what the functions
+# named here need, everything else of them local. Their heap and their checked printf are renamed
+# to functions of ours: agent/export/demangle_heap.c for the demanglers, which do allocate;
+# uploader/third_party.c for the compressors, which are given allocators and never use their own.
+# zstd's trace hooks are weak and looked up in the app: they get names that no app has.
+archive = $(shell $(CC) -print-file-name=$(1))
+COMPRESS_ROOTS := deflateInit2_ deflate deflateEnd ZSTD_createCCtx_advanced ZSTD_freeCCtx \
+    ZSTD_CCtx_setParameter ZSTD_compressStream2 ZSTD_isError ZSTD_getErrorCode
+DEMANGLE_ROOTS := cplus_demangle_v3 rust_demangle
+
+# 1: file made, 2: archives, 3: functions wanted, 4: renamings
+define third_party
+mkdir -p $(@D); $(call say,LD)
+ld -r --gc-sections -o $@.all $(addprefix -u ,$(2)) $(foreach a,$(1),$(call archive,$(a)))
+objcopy $(addprefix --keep-global-symbol=,$(2)) $(addprefix --redefine-sym ,$(3)) $@.all $@
+rm $@.all
+endef
+
+$(ARCHIVE)/demangle.o: Makefile
+	$(call third_party,libiberty.a,$(DEMANGLE_ROOTS),malloc=demangle_malloc \
+	    realloc=demangle_realloc free=demangle_free __sprintf_chk=demangle_sprintf_chk \
+	    __snprintf_chk=demangle_snprintf_chk)
+
+$(ARCHIVE)/compress.o: Makefile
+	$(call third_party,libzstd.a libz.a,$(COMPRESS_ROOTS),malloc=third_party_malloc \
+	    calloc=third_party_calloc free=third_party_free \
+	    ZSTD_trace_compress_begin=third_party_trace_begin \
+	    ZSTD_trace_compress_end=third_party_trace_end)
+
+# The export map is a committed file; lint holds it against the list.
+map:
+	sh test/lint/make_map.sh shim/exports.list > preload.map
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/lib/libagent $(DESTDIR)$(PREFIX)/include
+	install -m 755 libagent.so $(DESTDIR)$(PREFIX)/lib/libagent/libagent.so
+	install -m 644 agent/libagent.h $(DESTDIR)$(PREFIX)/include/libagent.h
+
+clean:
+	rm -rf build libagent.so
+
+# ---- Module suites: test/check_NAME.c, each with all of agent/ and uploader/ -------------------
+
+SUITE_SOURCES := $(filter-out test/check_main.c,$(wildcard test/check_*.c))
+# What several suites use; also those of test/preload, which read profiles and run programs.
+HELPER_SOURCES := $(filter-out $(SUITE_SOURCES) test/preload/check_% test/preload/prog_%, \
+    $(wildcard test/*.c test/preload/*.c))
+SUITE_PROGRAMS := $(patsubst test/%.c,$(TEST)/%,$(SUITE_SOURCES))
+HELPER_OBJECTS := $(patsubst %.c,$(TEST)/%.o,$(HELPER_SOURCES)) $(TEST)/profile.pb-c.o
+RUN_SUITES := SAN='$(SAN)' sh test/run_suites.sh
+
+check: $(if $(SUITES),$(addprefix $(TEST)/,$(SUITES)),$(SUITE_PROGRAMS))
+	$(RUN_SUITES) $^
+
+$(TEST)/check_shim_%: $(TEST)/test/check_shim_%.o $(SHIM_OBJECTS) $(TEST)/helpers.a $(TEST)/agent.a
+	$(call say,LINK)
+	$(CC) $(SANITIZE) -o $@ $^ $(CHECK_LIBS)
+
+$(TEST)/check_%: $(TEST)/test/check_%.o $(TEST)/helpers.a $(TEST)/agent.a
+	$(call say,LINK)
+	$(CC) $(SANITIZE) -o $@ $^ $(CHECK_LIBS)
+
+# Archives, so that a suite may stand in for a module by defining its functions itself.
+$(TEST)/agent.a: $(TEST_OBJECTS) $(THIRD_PARTY)
+$(TEST)/helpers.a: $(HELPER_OBJECTS)
+$(TEST)/%.a:
+	rm -f $@; $(call say,AR)
+	ar rcs $@ $^
+
+$(TEST)/test/%.o: test/%.c Makefile | $(GEN)/profile.pb-c.h
+	mkdir -p $(@D); $(call say,CC)
+	$(CC) $(COMMON) -DLIBAGENT_TEST $(SANITIZE) -c -o $@ $<
+
+$(TEST)/profile.pb-c.o: $(GEN)/profile.pb-c.c Makefile
+	mkdir -p $(@D); $(call say,CC)
+	$(CC) $(COMMON) $(SANITIZE) -c -o $@ $<
+
+$(TEST)/%.o: %.c Makefile
+	mkdir -p $(@D); $(call say,CC)
+	$(CC) $(COMMON) $(AGENT) -DLIBAGENT_TEST $(SANITIZE) -c -o $@ $<
+
+$(GEN)/profile.pb-c.c: test/profile.proto
+	mkdir -p $(@D); $(call say,PROTO)
+	protoc-c --c_out=$(GEN) --proto_path=test $<
+
+$(GEN)/profile.pb-c.h: $(GEN)/profile.pb-c.c ;
+
+
+# ---- Whole programs under libagent.so: test/preload --------------------------------------------
+# prog_NAME.c, prog_NAME.cc (C++), prog_musl_NAME.c (musl) are the programs; the lines
+# /* CFLAGS: ... */ and /* LIBS: ... */ in them give their flags. check_NAME.c are the suites.
+
+PROGRAMS := $(patsubst test/preload/%,$(PRELOAD)/%,$(basename $(wildcard test/preload/prog_*.c test/preload/prog_*.cc)))
+PRELOAD_SUITES := $(patsubst test/preload/%.c,$(PRELOAD)/%,$(wildcard test/preload/check_*.c))
+PROGRAM_WARNINGS := -Wall -Wextra $(if $(WERROR),-Werror)
+flags_of = $$(sed -n 's,^/\* $(1): \(.*\) \*/$$,\1,p' $<)
+build_program = mkdir -p $(@D); $(call say,PROG); \
+    $(1) -g -D_GNU_SOURCE -I. -MMD -MP -MF $@.d -MT $@ $(PROGRAM_WARNINGS) $(call flags_of,CFLAGS) -o $@ $< $(call flags_of,LIBS)
+
+check-preload: all $(if $(SUITES),$(addprefix $(PRELOAD)/,$(SUITES)),$(PRELOAD_SUITES)) $(PROGRAMS)
+	LIBAGENT_SO=$(CURDIR)/libagent.so PROGRAMS=$(CURDIR)/$(PRELOAD) $(RUN_SUITES) \
+	    $(filter $(PRELOAD)/check_%,$^)
+
+$(PRELOAD)/check_%: $(TEST)/test/preload/check_%.o $(TEST)/helpers.a
+	mkdir -p $(@D); $(call say,LINK)
+	$(CC) -o $@ $^ $(CHECK_LIBS)
+
+$(PRELOAD)/prog_musl_%: test/preload/prog_musl_%.c Makefile
+	$(call build_program,musl-gcc)
+
+$(PRELOAD)/prog_%: test/preload/prog_%.c Makefile
+	$(call build_program,$(CC))
+
+$(PRELOAD)/prog_%: test/preload/prog_%.cc Makefile
+	$(call build_program,$(CXX))
+
+# Everything that is compiled, for lint.
+objects: $(PRODUCT)/libagent.so $(SUITE_PROGRAMS) $(PRELOAD_SUITES) $(PROGRAMS) \
+    $(BENCH)/bench_calls $(BENCH)/floor_shim.so
+
+# ---- Everything else is a script ---------------------------------------------------------------
+
+deps:
+	sh test/deps.sh
+
+lint: all
+	MAKE='$(MAKE)' sh test/lint/run.sh
+
+demo: deps
+	$(MAKE) all
+	sh test/demo.sh
+
+bench: all $(BENCH)/bench_calls $(BENCH)/floor_shim.so
+	python3 test/bench/run.py $(BENCH) libagent.so
+
+$(BENCH)/%.so: test/bench/%.c Makefile
+	mkdir -p $(@D); $(call say,LINK)
+	$(CC) $(COMMON) -fno-builtin -fPIC -shared -Wl,-z,now -o $@ $< -ldl
+
+$(BENCH)/%: test/bench/%.c Makefile
+	mkdir -p $(@D); $(call say,LINK)
+	$(CC) $(COMMON) -o $@ $< -lpthread
+
+# Each line alone, so that the first thing that fails is the last thing read.
+test: deps
+	$(MAKE) all
+	$(MAKE) lint
+	$(MAKE) check
+	$(MAKE) SAN=address,undefined check
+	$(MAKE) SAN=thread check
+	$(MAKE) check-preload
+
+-include $(wildcard build/*/*/*.d build/*/*/*/*.d build/*/*/*/*/*.d)

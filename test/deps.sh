@@ -1,0 +1,35 @@
+#!/bin/sh
+# Installs the Debian packages that build, demo and tests use and that are missing; says nothing
+# when none is. Without root or sudo it says what to install and fails.
+set -eu
+
+# Compilers and the archives that are linked in
+build="gcc g++ libc6-dev binutils make clang
+    zlib1g-dev libzstd-dev libiberty-dev"
+# The suites: Check, an independent reader of profiles, the reference unwinder, other allocators
+suites="check libsubunit-dev protobuf-compiler protobuf-c-compiler libprotobuf-c-dev libunwind-dev
+    zstd musl-tools libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 util-linux"
+# Programs that are profiled, and the table of top functions
+demo="redis-server redis-tools python3"
+lint="clang-format"
+
+missing=
+for package in $build $suites $demo $lint; do
+    case $(dpkg-query -W -f '${Status}' "$package" 2> /dev/null) in
+    *" installed") ;;
+    *) missing="$missing $package" ;;
+    esac
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" -eq 0 ]; then
+    as_root=
+elif command -v sudo > /dev/null; then
+    as_root=sudo
+else
+    echo "These Debian packages are missing; install them as root: apt-get install$missing" >&2
+    exit 1
+fi
+echo "installing:$missing"
+$as_root apt-get update -q
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing

@@ -1,0 +1,35 @@
+#!/bin/sh
+# Runs Check suites one after the other; prints the summary line of each, and everything else that
+# a failing one said. Usage: run_suites.sh PROGRAM...  Status 1 when one failed.
+#
+# A suite that ends badly without saying so in its summary (a crash in main, a sanitizer's report
+# at exit) counts as one error, so that totals made of the summary lines are right.
+failed=0
+[ $# -gt 0 ] || { echo "run_suites: no suite is there"; exit 1; }
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+
+# ThreadSanitizer has its shadow at fixed addresses, which wide address randomization may hit.
+run=
+[ "$SAN" != thread ] || run="setarch -R"
+
+for program; do
+    name=$(basename "$program")
+    $run "$program" > "$out" 2>&1 < /dev/null
+    status=$?
+    summary=$(grep -E '^[0-9]+%: Checks: [0-9]+, Failures: [0-9]+, Errors: [0-9]+$' "$out" | tail -n 1)
+    case $summary in
+    "" | *"Failures: 0, Errors: 0") [ $status -eq 0 ] && [ -n "$summary" ] ||
+        summary="0%: Checks: 1, Failures: 0, Errors: 1" ;;
+    esac
+    case $summary in
+    *"Failures: 0, Errors: 0") ;;
+    *)
+        failed=1
+        grep -v -e '^Running suite' -e '^[0-9]*%: Checks' "$out"
+        [ $status -le 1 ] || echo "$name: exit status $status"
+        ;;
+    esac
+    printf '%s%s: %s\n' "$name" "${SAN:+ ($SAN)}" "$summary"
+done
+exit $failed

@@ -1,0 +1,65 @@
+#include "agent/base/buffer.h"
+
+#include <errno.h>
+#include <linux/mman.h>
+#include <string.h>
+
+#include "agent/base/sys.h"
+
+#define FIRST_CAPACITY ((size_t)64 << 10)
+
+static void grow(struct buffer *buffer, size_t need)
+{
+    size_t capacity = buffer->capacity ? buffer->capacity : FIRST_CAPACITY;
+    while (capacity < need) {
+        if (capacity > SIZE_MAX / 2) {
+            buffer->error = -ENOMEM;
+            return;
+        }
+        capacity *= 2;
+    }
+    uint8_t *data;
+    if (buffer->data) {
+        long moved = sys_call4(SYS_mremap, (uintptr_t)buffer->data, buffer->capacity, capacity,
+                               MREMAP_MAYMOVE);
+        data = moved < 0 && moved > -4096 ? NULL : (uint8_t *)(uintptr_t)moved;
+    } else {
+        data = sys_map(capacity);
+    }
+    if (!data) {
+        buffer->error = -ENOMEM;
+        return;
+    }
+    buffer->data = data;
+    buffer->capacity = capacity;
+}
+
+void *buffer_room(struct buffer *buffer, size_t size)
+{
+    if (buffer->error)
+        return NULL;
+    if (size > SIZE_MAX - buffer->size) {
+        buffer->error = -ENOMEM;
+        return NULL;
+    }
+    if (!buffer->data || size > buffer->capacity - buffer->size)
+        grow(buffer, buffer->size + size);
+    return buffer->error ? NULL : buffer->data + buffer->size;
+}
+
+void buffer_append(struct buffer *buffer, const void *data, size_t size)
+{
+    if (size == 0)
+        return;
+    void *room = buffer_room(buffer, size);
+    if (!room)
+        return;
+    memcpy(room, data, size);
+    buffer->size += size;
+}
+
+void buffer_free(struct buffer *buffer)
+{
+    sys_unmap(buffer->data, buffer->capacity);
+    *buffer = (struct buffer){0};
+}

@@ -1,0 +1,33 @@
+/* compiler.h: attributes and small macros.
+ * Owns: nothing. Context: any. Locks: none. */
+#ifndef LIBAGENT_COMPILER_H
+#define LIBAGENT_COMPILER_H
+
+#include <stddef.h>
+
+#define likely(x)         __builtin_expect(!!(x), 1)
+#define unlikely(x)       __builtin_expect(!!(x), 0)
+#define MUST_USE          __attribute__((warn_unused_result))
+#define COLD              __attribute__((cold, noinline))
+#define PRINTF_LIKE(f, a) __attribute__((format(printf, f, a)))
+#define WEAK              __attribute__((weak))
+#define INITIAL_EXEC      __attribute__((tls_model("initial-exec")))
+#define EXPORT            __attribute__((visibility("default")))
+#define CACHE_LINE        64
+
+#define ARRAY_SIZE(a)    (sizeof(a) / sizeof((a)[0]))
+#define MIN_OF(a, b)     ((a) < (b) ? (a) : (b))
+#define MAX_OF(a, b)     ((a) > (b) ? (a) : (b))
+#define ALIGN_UP(x, a)   (((x) + (a)-1) & ~((__typeof__(x))(a)-1))
+#define ALIGN_DOWN(x, a) ((x) & ~((__typeof__(x))(a)-1))
+#define PAGE_SIZE_MIN    4096u
+
+/* Atomics: the orders that a reader must know are spelled out at the call. */
+#define load_relaxed(p)        __atomic_load_n((p), __ATOMIC_RELAXED)
+#define load_acquire(p)        __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define store_relaxed(p, v)    __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+#define store_release(p, v)    __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+#define add_relaxed(p, v)      __atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
+#define exchange_acq_rel(p, v) __atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL)
+
+#endif

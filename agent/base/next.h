@@ -1,0 +1,63 @@
+/* next.h: the definitions of libc's (or the allocator's) functions that come after ours.
+ *
+ * shim/next_lookup.c fills the table before anything uses it; tests put their own functions in.
+ * A member is NULL where no object defines the name (musl, old glibc without libpthread, no
+ * C23): callers in the agent check, hooks fall back as they document.
+ *
+ * Owns: `next`. Context: any (reads). Locks: none. */
+#ifndef LIBAGENT_NEXT_H
+#define LIBAGENT_NEXT_H
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <time.h>
+
+/* Return type, name, parameters. */
+#define NEXT_LIST(X)                                                                               \
+    X(void *, malloc, (size_t size))                                                               \
+    X(void, free, (void *pointer))                                                                 \
+    X(void *, calloc, (size_t count, size_t size))                                                 \
+    X(void *, realloc, (void *pointer, size_t size))                                               \
+    X(void *, reallocarray, (void *pointer, size_t count, size_t size))                            \
+    X(int, posix_memalign, (void **out, size_t alignment, size_t size))                            \
+    X(void *, aligned_alloc, (size_t alignment, size_t size))                                      \
+    X(void *, memalign, (size_t alignment, size_t size))                                           \
+    X(void *, valloc, (size_t size))                                                               \
+    X(void *, pvalloc, (size_t size))                                                              \
+    X(void, cfree, (void *pointer))                                                                \
+    X(void, free_sized, (void *pointer, size_t size))                                              \
+    X(void, free_aligned_sized, (void *pointer, size_t alignment, size_t size))                    \
+    X(int, pthread_create,                                                                         \
+      (void *thread, const void *attributes, void *(*routine)(void *), void *argument))            \
+    X(int, thrd_create, (void *thread, int (*routine)(void *), void *argument))                    \
+    X(int, pthread_attr_init, (void *attributes))                                                  \
+    X(int, pthread_attr_setstacksize, (void *attributes, size_t size))                             \
+    X(int, pthread_attr_setdetachstate, (void *attributes, int state))                             \
+    X(int, pthread_key_create, (unsigned *key, void (*destructor)(void *)))                        \
+    X(int, pthread_setspecific, (unsigned key, const void *value))                                 \
+    X(void *, dlopen, (const char *file, int mode))                                                \
+    X(int, dlclose, (void *handle))                                                                \
+    X(int, dl_iterate_phdr, (int (*callback)(void *, size_t, void *), void *data))                 \
+    X(int, sigaction, (int signal, const struct sigaction *action, struct sigaction *old))         \
+    X(sighandler_t, signal, (int signal, sighandler_t handler))                                    \
+    X(sighandler_t, __sysv_signal, (int signal, sighandler_t handler))                             \
+    X(sighandler_t, sigset, (int signal, sighandler_t disposition))                                \
+    X(int, sigignore, (int signal))                                                                \
+    X(int, siginterrupt, (int signal, int flag))                                                   \
+    X(int, sigwait, (const sigset_t *set, int *signal))                                            \
+    X(int, sigtimedwait, (const sigset_t *set, siginfo_t *info, const struct timespec *timeout))   \
+    X(int, signalfd, (int fd, const sigset_t *mask, int flags))                                    \
+    X(int, execve, (const char *path, char *const arguments[], char *const environment[]))         \
+    X(int, execvpe, (const char *file, char *const arguments[], char *const environment[]))        \
+    X(int, fexecve, (int fd, char *const arguments[], char *const environment[]))
+
+struct next_functions {
+#define X(type, name, parameters) type(*name) parameters;
+    NEXT_LIST(X)
+#undef X
+};
+
+extern struct next_functions next;
+
+#endif

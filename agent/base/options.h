@@ -1,0 +1,66 @@
+/* options.h: all options of the agent, one table (options.c holds the rows).
+ *
+ * The environment is read from `environ` itself, not through getenv (bash has its own), once, by
+ * options_load in the constructor; later reads are plain loads. A value that does not parse is
+ * logged in one line (option, value, what is accepted); its part stays off: options_ok tells.
+ * A variable that is set to nothing is not set, as OpenTelemetry has it. Words and units are
+ * taken in any case of letters. How texts become values: option_parse.h.
+ *
+ * Owns: `options`. Context: options_load INIT; reads of `options` any. Locks: none. */
+#ifndef LIBAGENT_OPTIONS_H
+#define LIBAGENT_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/base/compiler.h"
+#include "agent/base/log.h"
+
+enum { PROFILE_CPU = 1, PROFILE_ALLOC = 2 };
+enum compression { COMPRESSION_GZIP, COMPRESSION_ZSTD, COMPRESSION_NONE };
+
+/* One member a row of the table, in its order; the text values point into a copy made at load,
+ * never into the live environment. */
+struct options {
+    bool enabled;                 /* LIBAGENT_ENABLED */
+    const char *processes;        /* LIBAGENT_PROCESSES: globs */
+    double process_rate;          /* LIBAGENT_PROCESS_RATE: 0 to 1 */
+    uint32_t profiles;            /* LIBAGENT_PROFILES: PROFILE_ bits */
+    uint32_t frequency;           /* LIBAGENT_FREQUENCY: Hz of CPU time, 1 to 10000 */
+    uint64_t alloc_interval;      /* LIBAGENT_ALLOC_INTERVAL: bytes, at least 1 */
+    uint32_t max_frames;          /* LIBAGENT_MAX_FRAMES: 1 to 1024 */
+    uint64_t period_ns;           /* LIBAGENT_PERIOD: 0 or 1 s to 24 h */
+    const char *output;           /* LIBAGENT_OUTPUT: folder, NULL: the default one */
+    uint64_t output_limit;        /* LIBAGENT_OUTPUT_LIMIT: bytes */
+    enum compression compression; /* LIBAGENT_COMPRESSION */
+    uint64_t memory;              /* LIBAGENT_MEMORY: bytes for all tables */
+    enum log_level log;           /* LIBAGENT_LOG */
+    const char *log_file;         /* LIBAGENT_LOG_FILE, NULL: standard error */
+    const char *service;          /* LIBAGENT_SERVICE and its fall-backs, else the program's name */
+    bool thread_labels;           /* LIBAGENT_THREAD_LABELS */
+    bool help;                    /* LIBAGENT_HELP */
+};
+
+extern struct options options;
+
+/* A part that a wrong value switches off; PART_ALL switches off every one. */
+enum option_part { PART_ALL, PART_CPU, PART_ALLOC, PART_OUTPUT, PART_LOG, PART_COUNT };
+
+/* Step 1, in every process: enabled, AT_SECURE (`secure`), processes (matched against
+ * `program`, the base name of the executable, and the base name of `argv0`), process rate
+ * (`unit` in [0, 1) decides). Reads nothing else. True: go on. */
+bool options_select(char *const *environment, bool secure, const char *program, const char *argv0,
+                    double unit);
+/* Step 2, only where selected: everything else. Calls log_start, then logs what is wrong and
+ * which variables are no options. `program` (a base name) is the last fall-back of `service`. */
+void options_load(char *const *environment, const char *program);
+/* False when a wrong value switched the part off. */
+bool options_ok(enum option_part part);
+/* The table with the values in force, as LIBAGENT_HELP=1 shows it, into `out`; returns the
+ * length. The README's table has the same names, defaults and texts. */
+size_t options_help(char *out, size_t size);
+/* The value of a variable of `environment`, or NULL. */
+const char *environment_get(char *const *environment, const char *name);
+
+#endif

@@ -1,0 +1,56 @@
+/* stats.h: the agent's own figures, one list. Each becomes a pprof comment of the window in
+ * which it changed. Counters only grow; relaxed atomics.
+ * Owns: the counters. Context: any. Locks: none. */
+#ifndef LIBAGENT_STATS_H
+#define LIBAGENT_STATS_H
+
+#include <stdint.h>
+
+#include "agent/base/compiler.h"
+
+/* name, text as it stands in the comment */
+#define STATS_LIST(X)                                                                              \
+    X(CPU_SAMPLES, "cpu samples")                                                                  \
+    X(CPU_DROPPED_INSIDE, "cpu samples put off: thread was inside the agent")                      \
+    X(CPU_DROPPED_BUSY, "cpu samples put off: no scratch buffer")                                  \
+    X(ALLOC_SAMPLES, "allocation samples")                                                         \
+    X(ALLOC_DROPPED_BUSY, "allocation samples folded: no scratch buffer")                          \
+    X(ALLOC_DROPPED_UNTRACKED, "allocation samples dropped: thread not tracked")                   \
+    X(SAMPLES_TRUNCATED, "samples folded into libagent truncated: table full")                     \
+    X(STACKS_INCOMPLETE, "stacks that did not reach main or thread start")                         \
+    X(STACKS_CUT, "stacks cut at LIBAGENT_MAX_FRAMES")                                             \
+    X(THREADS_UNTRACKED, "threads not tracked: table full")                                        \
+    X(TIMERS_REFUSED, "threads without cpu samples: timer refused")                                \
+    X(WINDOWS_DROPPED, "windows dropped: queue full")                                              \
+    X(WINDOWS_FAILED, "windows that could not be written")                                         \
+    X(FILES_REMOVED, "old profiles removed: LIBAGENT_OUTPUT_LIMIT")                                \
+    X(OVERHEAD_NS, "nanoseconds in handlers and hooks")                                            \
+    X(FLUSH_NS, "nanoseconds of cpu in the agent's threads")                                       \
+    X(UNWIND_CACHE_MISSES, "unwind rules interpreted")                                             \
+    X(MODULES_LOADED, "objects registered")
+
+/* Not `enum stat`: the tag is taken by sys/stat.h. */
+enum stat_id {
+#define X(name, text) STAT_##name,
+    STATS_LIST(X)
+#undef X
+        STAT_COUNT
+};
+
+extern uint64_t stats_values[STAT_COUNT];
+
+static inline void stats_add(enum stat_id stat, uint64_t value)
+{
+    add_relaxed(&stats_values[stat], value);
+}
+
+static inline uint64_t stats_get(enum stat_id stat)
+{
+    return load_relaxed(&stats_values[stat]);
+}
+
+const char *stats_text(enum stat_id stat);
+/* In a fork child: all back to 0. */
+void stats_reset(void);
+
+#endif

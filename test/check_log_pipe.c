@@ -1,0 +1,224 @@
+/* Log lines behind a pipe that is full, broken, or read slowly: they never block, never raise a
+ * signal, and stay whole. */
+#include "test/check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/base/log.h"
+#include "agent/base/sys.h"
+#include "test/stderr_pipe.h"
+
+static void check_full_pipe(void)
+{
+    log_start(LOG_WARN, NULL);
+    size_t filled = stderr_pipe_fill();
+    log_warn("one"); /* a wait is the test's timeout */
+    log_warn("two");
+    stderr_pipe_drain(filled);
+    CHECK_WRITTEN("");
+    log_warn("three");
+    CHECK_WRITTEN("libagent: warn: one\nlibagent: warn: two\nlibagent: warn: three\n");
+    log_flush();
+    CHECK_WRITTEN("");
+}
+
+START_TEST(lines_wait_while_a_pipe_is_full)
+{
+    check_full_pipe();
+}
+END_TEST
+
+START_TEST(lines_wait_while_a_pipe_that_does_not_block_is_full)
+{
+    fcntl(2, F_SETFL, O_NONBLOCK);
+    check_full_pipe();
+}
+END_TEST
+
+START_TEST(what_cannot_wait_is_lost_and_counted)
+{
+    char text[971], want[8192] = "";
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = 0;
+    log_start(LOG_WARN, NULL);
+    size_t filled = stderr_pipe_fill();
+    for (int i = 0; i < 7; i++)
+        log_warn("%d%s", i, text);
+    log_flush(); /* nothing moves */
+    stderr_pipe_drain(filled);
+    log_flush();
+    for (int i = 0; i < 4; i++) /* four lines of 988 bytes find room in 4 KiB: the first ones */
+        sprintf(want + strlen(want), "libagent: warn: %d%s\n", i, text);
+    strcat(want, "libagent: warn: 3 lines were lost\n");
+    CHECK_WRITTEN(want);
+    log_warn("next");
+    CHECK_WRITTEN("libagent: warn: next\n");
+}
+END_TEST
+
+static bool has_pending_sigpipe(void)
+{
+    sigset_t pending;
+    sigpending(&pending);
+    return sigismember(&pending, SIGPIPE) == 1;
+}
+
+static bool poll_says_writable(long number, const long args[6], long *result)
+{
+    (void)args;
+    *result = -ENOSYS;
+    return number == SYS_ppoll;
+}
+
+static void write_to_broken_pipe(void)
+{
+    close(stderr_pipe_read);
+    log_start(LOG_WARN, NULL);
+    log_warn("nobody reads this");
+    log_flush();
+}
+
+START_TEST(a_broken_pipe_raises_no_signal)
+{
+    signal(SIGPIPE, SIG_DFL); /* it would end this process */
+    write_to_broken_pipe();
+    sys_override = poll_says_writable;
+    log_warn("nor this");
+    sys_override = NULL;
+    sigset_t mask;
+    sigprocmask(SIG_BLOCK, NULL, &mask);
+    ck_assert(!sigismember(&mask, SIGPIPE));
+    ck_assert(!has_pending_sigpipe());
+}
+END_TEST
+
+START_TEST(a_blocked_sigpipe_stays_blocked_and_none_is_left)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    write_to_broken_pipe();
+    ck_assert(!has_pending_sigpipe());
+    sigprocmask(SIG_BLOCK, NULL, &set);
+    ck_assert(sigismember(&set, SIGPIPE));
+}
+END_TEST
+
+START_TEST(a_sigpipe_of_the_apps_stays_pending)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    raise(SIGPIPE);
+    write_to_broken_pipe();
+    ck_assert(has_pending_sigpipe());
+}
+END_TEST
+
+enum { WRITERS = 4, LINES = 500 };
+
+static void *write_lines(void *number)
+{
+    for (int i = 0; i < LINES; i++)
+        log_warn("%c%04d%s", (char)('a' + (intptr_t)number), i, "0123456789012345678901234567");
+    return NULL;
+}
+
+static void start_writers(pthread_t writers[WRITERS])
+{
+    log_start(LOG_WARN, NULL);
+    for (intptr_t i = 0; i < WRITERS; i++)
+        ck_assert_int_eq(pthread_create(&writers[i], NULL, write_lines, (void *)i), 0);
+}
+
+/* Each line whole; of each writer in order. Returns their number, the last one may be of losses. */
+static int check_lines(const char *text, unsigned *lost)
+{
+    enum { LINE = 50 };
+    int lines = 0, next[WRITERS] = {0}, at, number;
+    char writer;
+    *lost = 0;
+    for (; *text; text = strchr(text, '\n') + 1) {
+        if (sscanf(text, "libagent: warn: %u lines were lost", lost) == 1)
+            continue;
+        ck_assert_int_eq(sscanf(text, "libagent: warn: %c%4d%n", &writer, &number, &at), 2);
+        ck_assert_int_eq(strncmp(text + at, "0123456789012345678901234567\n", 29), 0);
+        ck_assert_int_eq(at + 29, LINE);
+        ck_assert_int_ge(number, next[writer - 'a']);
+        next[writer - 'a'] = number + 1;
+        lines++;
+    }
+    return lines;
+}
+
+START_TEST(lines_of_many_threads_stay_whole)
+{
+    int fd = open(path_in_folder("out"), O_CREAT | O_RDWR | O_APPEND, 0600);
+    dup2(fd, 2);
+    pthread_t writers[WRITERS];
+    unsigned lost;
+    start_writers(writers);
+    for (int i = 0; i < WRITERS; i++)
+        pthread_join(writers[i], NULL);
+    lseek(fd, 0, SEEK_SET);
+    ck_assert_int_eq(check_lines(text_of(fd), &lost), WRITERS * LINES);
+    errno = STDERR_PIPE_ERRNO;
+}
+END_TEST
+
+START_TEST(no_line_is_lost_uncounted_behind_a_slow_reader)
+{
+    static char all[1 << 18];
+    size_t used = 0;
+    pthread_t writers[WRITERS];
+    size_t filled = stderr_pipe_fill();
+    start_writers(writers);
+    stderr_pipe_drain(filled);
+    /* Full again and again: 100,000 bytes through a pipe of one page. */
+    fcntl(2, F_SETPIPE_SZ, 4096);
+    for (int joined = 0; joined < WRITERS;) {
+        used += (size_t)sprintf(all + used, "%s", text_of(stderr_pipe_read));
+        joined += pthread_tryjoin_np(writers[joined], NULL) == 0;
+    }
+    for (size_t before = SIZE_MAX; used != before;) {
+        before = used;
+        log_flush();
+        used += (size_t)sprintf(all + used, "%s", text_of(stderr_pipe_read));
+    }
+    /* Several threads may lose lines, and each time they are said they start anew. */
+    unsigned last, lost = 0;
+    int lines = check_lines(all, &last);
+    for (const char *p = all; (p = strstr(p, "warn: ")); p++)
+        if (sscanf(p, "warn: %u lines were lost", &last) == 1)
+            lost += last;
+    ck_assert_int_eq(lines + (int)lost, WRITERS * LINES);
+    errno = STDERR_PIPE_ERRNO;
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("log_pipe");
+    TCase *pipes = tcase_create("pipes");
+    tcase_add_checked_fixture(pipes, stderr_pipe_setup, stderr_pipe_teardown);
+    tcase_set_timeout(pipes, 20);
+    tcase_add_test(pipes, lines_wait_while_a_pipe_is_full);
+    tcase_add_test(pipes, lines_wait_while_a_pipe_that_does_not_block_is_full);
+    tcase_add_test(pipes, what_cannot_wait_is_lost_and_counted);
+    tcase_add_test(pipes, a_broken_pipe_raises_no_signal);
+    tcase_add_test(pipes, a_blocked_sigpipe_stays_blocked_and_none_is_left);
+    tcase_add_test(pipes, a_sigpipe_of_the_apps_stays_pending);
+    tcase_add_test(pipes, lines_of_many_threads_stay_whole);
+    tcase_add_test(pipes, no_line_is_lost_uncounted_behind_a_slow_reader);
+    suite_add_tcase(suite, pipes);
+    return suite;
+}

@@ -1,0 +1,18 @@
+#include "agent/thread/moment.h"
+
+#include "agent/base/clock.h"
+#include "agent/base/compiler.h"
+
+uint64_t moment_due_ns = UINT64_MAX;
+void (*moment_work)(void);
+
+void moment_pass(void)
+{
+    if (unlikely(clock_monotonic_ns() >= load_relaxed(&moment_due_ns)) && moment_work)
+        moment_work();
+}
+
+void moment_set_due_now(void)
+{
+    store_relaxed(&moment_due_ns, 0);
+}

@@ -1,0 +1,25 @@
+/* moment.h: work that an app thread may start for the agent, at a moment when it is safe.
+ *
+ * No thread of ours exists before one is needed, so "the period is over" has to be noticed by a
+ * thread of the app. Such a moment is: the agent's start, the begin of a new thread, and a
+ * sample whose stack is clean (unwind.h's UNWIND_CLEAN): no frame of libc, loader or allocator
+ * but the outermost ones, so that this thread cannot hold a lock of theirs, and pthread_create is
+ * as safe as if the app had called it at that instruction.
+ *
+ * Owns: the time when something is due and what is then called. Context: moment_pass SIG, HOOK,
+ * THR, INIT. Locks: none. */
+#ifndef LIBAGENT_MOMENT_H
+#define LIBAGENT_MOMENT_H
+
+#include <stdint.h>
+
+/* CLOCK_MONOTONIC time from which on `work` is to be called; UINT64_MAX: never. */
+extern uint64_t moment_due_ns;
+extern void (*moment_work)(void);
+
+/* Calls the work if it is due. */
+void moment_pass(void);
+/* The work is due now. Any context. */
+void moment_set_due_now(void);
+
+#endif

@@ -1,0 +1,49 @@
+#include "agent/thread/own_thread.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include "agent/base/log.h"
+#include "agent/base/next.h"
+#include "agent/base/sys.h"
+#include "agent/thread/thread_context.h"
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+enum { CLOSE_RANGE_UNSHARE_FLAG = 2 };
+
+/* Encoding keeps its tables in mappings; zlib, zstd and the demanglers stay under 64 KiB. */
+enum { OWN_STACK_SIZE = 256 * 1024, DETACHED = 1 };
+
+/* Kernel signal set: all but 32 and 33, glibc's SIGCANCEL and SIGSETXID. */
+static const uint64_t all_but_internal = ~(uint64_t)(3ull << 31);
+
+int own_thread_create(void *(*routine)(void *))
+{
+    if (!next.pthread_create || !next.pthread_attr_init || !next.pthread_attr_setstacksize ||
+        !next.pthread_attr_setdetachstate)
+        return -ENOSYS;
+    uint64_t attributes[16]; /* pthread_attr_t has 56 bytes, 64 on aarch64 */
+    uint64_t thread;
+    uint64_t mask;
+    thread_tls.inside++;
+    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &all_but_internal, &mask, sizeof(mask));
+    next.pthread_attr_init(attributes);
+    next.pthread_attr_setstacksize(attributes, OWN_STACK_SIZE);
+    next.pthread_attr_setdetachstate(attributes, DETACHED);
+    int error = next.pthread_create(&thread, attributes, routine, NULL);
+    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
+    thread_tls.inside--;
+    return -error;
+}
+
+void own_thread_enter(const char *name)
+{
+    thread_tls.internal = 1;
+    thread_tls.inside = 1;
+    sys_call2(SYS_prctl, PR_SET_NAME, name);
+    if (sys_call3(SYS_close_range, 0, ~0u, CLOSE_RANGE_UNSHARE_FLAG) == 0)
+        log_thread_is_detached();
+}

@@ -1,0 +1,282 @@
+#include "agent/thread/thread_context.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "agent/base/arena.h"
+#include "agent/base/clock.h"
+#include "agent/base/next.h"
+#include "agent/base/stats.h"
+#include "agent/base/sys.h"
+
+/* The free list is a stack of indices + 1 (0: empty) in the low half of one word; the high half
+ * is a count of changes, so that a stale head never matches (ABA). */
+static struct {
+    struct thread_slot *slots;
+    uint64_t free_head;
+    uint32_t used; /* slots ever taken */
+    int32_t pid;
+    void (*leaving)(void);
+    bool has_key;
+    unsigned key;
+} threads;
+
+__thread struct thread_tls thread_tls INITIAL_EXEC;
+
+/* A thread's stack is searched below its thread pointer only this far: larger stacks than 8 GiB
+ * are not made, and a stack pointer farther away is on another stack. */
+static const uintptr_t stack_reach = (uintptr_t)8 << 30;
+
+static uintptr_t thread_pointer(void)
+{
+#if defined(__x86_64__)
+    uintptr_t value;
+    __asm__("movq %%fs:0, %0" : "=r"(value));
+    return value;
+#else
+    return (uintptr_t)__builtin_thread_pointer();
+#endif
+}
+
+/* The key's destructor runs among those of the app's keys, up to four times over
+ * (PTHREAD_DESTRUCTOR_ITERATIONS) while values are set. Setting it once more puts the end of the
+ * thread's record behind the first round of the app's destructors, whose time and allocations
+ * so still count. */
+enum { KEY_FIRST_ROUND = 1, KEY_LAST_ROUND = 2 };
+
+static void set_key(uintptr_t round)
+{
+    if (threads.has_key)
+        next.pthread_setspecific(threads.key, (const void *)round);
+}
+
+static void key_destructor(void *value)
+{
+    if ((uintptr_t)value == KEY_FIRST_ROUND)
+        set_key(KEY_LAST_ROUND);
+    else
+        threads.leaving();
+}
+
+int thread_start(void (*leaving)(void))
+{
+    threads.leaving = leaving;
+    threads.pid = sys_pid();
+    if (!threads.slots) {
+        threads.slots = arena_reserve(THREAD_SLOTS * sizeof(struct thread_slot));
+        if (!threads.slots)
+            return -ENOMEM;
+    }
+    if (!threads.has_key && next.pthread_key_create && next.pthread_setspecific)
+        threads.has_key = next.pthread_key_create(&threads.key, key_destructor) == 0;
+    return 0;
+}
+
+int thread_pid(void)
+{
+    return threads.pid;
+}
+
+static void push_free(struct thread_slot *slot)
+{
+    uint32_t index = (uint32_t)(slot - threads.slots);
+    uint64_t head = load_relaxed(&threads.free_head);
+    uint64_t wanted;
+    do {
+        store_relaxed(&slot->next_free, (uint32_t)head);
+        wanted = ((head >> 32) + 1) << 32 | (index + 1);
+    } while (!__atomic_compare_exchange_n(&threads.free_head, &head, wanted, false,
+                                          __ATOMIC_RELEASE, __ATOMIC_RELAXED));
+}
+
+static struct thread_slot *pop_free(void)
+{
+    uint64_t head = load_acquire(&threads.free_head);
+    while ((uint32_t)head) {
+        struct thread_slot *slot = &threads.slots[(uint32_t)head - 1];
+        uint64_t wanted = ((head >> 32) + 1) << 32 | load_relaxed(&slot->next_free);
+        if (__atomic_compare_exchange_n(&threads.free_head, &head, wanted, false, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_ACQUIRE))
+            return slot;
+    }
+    return NULL;
+}
+
+static struct thread_slot *take_slot(int tid)
+{
+    if (!threads.slots)
+        return NULL;
+    struct thread_slot *slot = pop_free();
+    if (!slot) {
+        uint32_t index = load_relaxed(&threads.used);
+        do {
+            if (index >= THREAD_SLOTS) {
+                stats_add(STAT_THREADS_UNTRACKED, 1);
+                return NULL;
+            }
+        } while (!__atomic_compare_exchange_n(&threads.used, &index, index + 1, false,
+                                              __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+        slot = &threads.slots[index];
+    }
+    uint32_t guard = slot->guard & ~1u;
+    *slot = (struct thread_slot){.guard = guard, .tid = tid, .timer = -1};
+    slot->label.tid = (uint64_t)tid;
+    slot->is_main = tid == threads.pid;
+    store_release(&slot->state, SLOT_USED);
+    return slot;
+}
+
+static void set_stack_high(struct thread_slot *slot, uintptr_t stack_high)
+{
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    if (!stack_high && !slot->is_main) {
+        uintptr_t pointer = thread_pointer();
+        if (here < pointer && pointer - here < stack_reach)
+            stack_high = pointer;
+    }
+    stack_high = ALIGN_DOWN(stack_high, sizeof(uintptr_t));
+    slot->stack_high = stack_high;
+    slot->stack_low = stack_high;
+}
+
+/* The calling thread and `slot` belong together from here on. */
+static void bind(struct thread_slot *slot, uintptr_t stack_high)
+{
+    set_stack_high(slot, stack_high);
+    slot->cpu_last_ns = clock_thread_cpu_ns();
+    thread_refresh_name(slot);
+    thread_tls.slot = slot;
+    if (!thread_tls.left)
+        set_key(KEY_FIRST_ROUND);
+}
+
+struct thread_slot *thread_attach(uintptr_t stack_high, uintptr_t start_routine)
+{
+    if (sys_pid() != threads.pid)
+        return NULL;
+    struct thread_slot *slot = take_slot(sys_tid());
+    if (!slot)
+        return NULL;
+    slot->start_routine = start_routine;
+    bind(slot, stack_high);
+    return slot;
+}
+
+struct thread_slot *thread_prepare(uintptr_t start_routine, void *start_argument)
+{
+    if (sys_pid() != threads.pid)
+        return NULL;
+    struct thread_slot *slot = take_slot(0);
+    if (!slot)
+        return NULL;
+    slot->start_routine = start_routine;
+    slot->start_argument = start_argument;
+    return slot;
+}
+
+void thread_attach_prepared(struct thread_slot *slot)
+{
+    slot->tid = sys_tid();
+    slot->label.tid = (uint64_t)slot->tid;
+    bind(slot, 0);
+}
+
+void thread_take_over(struct thread_slot *slot)
+{
+    thread_tls.slot = slot;
+    set_stack_high(slot, 0);
+    set_key(KEY_FIRST_ROUND);
+}
+
+void thread_leave(void)
+{
+    struct thread_slot *slot = thread_tls.slot;
+    thread_tls.slot = NULL;
+    thread_tls.left = 1;
+    if (slot)
+        thread_release_slot(slot);
+}
+
+void thread_refresh_name(struct thread_slot *slot)
+{
+    char name[sizeof(slot->label.name)] = {0};
+    if (sys_call2(SYS_prctl, PR_GET_NAME, name) == 0)
+        memcpy(slot->label.name, name, sizeof(name));
+}
+
+struct thread_slot *thread_adopt(int tid)
+{
+    struct thread_slot *slot = take_slot(tid);
+    if (slot)
+        slot->cpu_last_ns = clock_thread_cpu_of_ns(tid);
+    return slot;
+}
+
+void thread_release_slot(struct thread_slot *slot)
+{
+    uint32_t used = SLOT_USED;
+    if (__atomic_compare_exchange_n(&slot->state, &used, SLOT_FREE, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_RELAXED))
+        push_free(slot);
+}
+
+uint32_t thread_slot_count(void)
+{
+    return load_relaxed(&threads.used);
+}
+
+struct thread_slot *thread_slot_at(uint32_t index)
+{
+    return &threads.slots[index];
+}
+
+bool thread_slot_is_ours(const struct thread_slot *slot)
+{
+    uintptr_t offset = (uintptr_t)slot - (uintptr_t)threads.slots;
+    return threads.slots && offset < THREAD_SLOTS * sizeof(*slot) && offset % sizeof(*slot) == 0;
+}
+
+bool thread_guard_quiescent(uint64_t deadline_ns)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    uint32_t count = thread_slot_count();
+    for (uint32_t i = 0; i < count; i++) {
+        const struct thread_slot *slot = &threads.slots[i];
+        uint32_t seen = __atomic_load_n(&slot->guard, __ATOMIC_SEQ_CST);
+        if (!(seen & 1))
+            continue;
+        /* A sample takes microseconds; a longer wait means that its thread was preempted. */
+        static const struct timespec pause = {0, 50000};
+        while (load_acquire(&slot->guard) == seen) {
+            if (clock_monotonic_ns() >= deadline_ns)
+                return false;
+            sys_call2(SYS_nanosleep, &pause, NULL);
+        }
+    }
+    return true;
+}
+
+void thread_reset_in_child(void)
+{
+    struct thread_slot *own = thread_tls.slot;
+    threads.pid = sys_pid();
+    threads.free_head = 0;
+    for (uint32_t i = 0; i < threads.used; i++) {
+        struct thread_slot *slot = &threads.slots[i];
+        slot->guard &= ~1u;
+        slot->timer = -1;
+        if (slot == own)
+            continue;
+        slot->state = SLOT_FREE;
+        push_free(slot);
+    }
+    if (own) {
+        own->tid = sys_tid();
+        own->label.tid = (uint64_t)own->tid;
+        own->is_main = 1;
+        own->cpu_last_ns = clock_thread_cpu_ns();
+        own->cpu_hooks_ns = 0;
+        own->overhead_ns = 0;
+    }
+}

@@ -1,0 +1,121 @@
+/* thread_context.h: what the agent keeps of each thread.
+ *
+ * Two parts:
+ *  - `thread_tls`, a small initial-exec TLS struct, zero at a thread's birth and valid at every
+ *    instant (before main, in TLS teardown); the hooks' hot path reads only its first words.
+ *  - `thread_slot`, in a fixed table of our own memory, found from TLS once attached; others
+ *    (TICK, exit) read it too, so it outlives the thread's TLS.
+ *
+ * Protocol of a slot:
+ *  1. Taken from a lock-free list by thread_attach (THR, HOOK; never SIG) or, for a thread whose
+ *     creation was not seen, by TICK's scan, whose timer hands the slot to the thread's handler.
+ *  2. Only its own thread writes it, but for: `overhead_ns` (exchanged to 0 by a flush) and the
+ *     state (TICK reaps slots of threads that the kernel does not know any more).
+ *  3. `guard` is 0 outside and odd inside a sample; it grows at each change. Whoever needs to
+ *     know that no sample can still use what it unpublished calls thread_guard_quiescent.
+ *  4. Given back at thread_leave (the destructor of a pthread key: return, pthread_exit and
+ *     cancellation alike), in a fork child (all but the own), or when reaped.
+ *
+ * A hook or handler that runs on TLS whose slot says another tid (vfork child, raw clone with
+ * shared TLS, _Fork child) is foreign: it writes nothing.
+ *
+ * Owns: TLS, slots. Context: as said at each function. Locks: LOCK_THREADS (scan only). */
+#ifndef LIBAGENT_THREAD_CONTEXT_H
+#define LIBAGENT_THREAD_CONTEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/base/compiler.h"
+#include "agent/base/rng.h"
+
+struct thread_slot;
+
+struct thread_tls {
+    int64_t bytes_until_sample; /* countdown of agent/alloc; 0 at birth: the first call looks */
+    uint32_t alloc_depth;       /* inside the next definition of a hook that may nest */
+    uint32_t inside;            /* inside the agent: the handler leaves at once */
+    struct thread_slot *slot;   /* NULL: not attached */
+    struct rng rng;
+    uint32_t internal; /* one of the agent's own threads */
+    uint32_t left;     /* thread_leave was done: TLS teardown */
+    uint32_t in_fork;  /* between fork's prepare and its parent or child handler */
+};
+_Static_assert(sizeof(struct thread_tls) <= 64, "static TLS is scarce: one cache line");
+
+extern __thread struct thread_tls thread_tls INITIAL_EXEC;
+
+enum slot_state { SLOT_FREE, SLOT_USED };
+
+/* Who a sample belongs to, as it is interned in a window. */
+struct thread_label {
+    uint64_t tid;
+    char name[16];
+};
+
+struct thread_slot {
+    uint32_t state;
+    uint32_t guard;
+    int32_t tid;                     /* 0: the thread is not born yet */
+    int32_t timer;                   /* kernel timer id, -1: none */
+    uint64_t cpu_last_ns;            /* thread CPU clock up to which time is accounted */
+    uint64_t cpu_hooks_ns;           /* of that, since: time in hooks, not the app's */
+    uint64_t overhead_ns;            /* time in handlers and hooks, not yet in a window */
+    uintptr_t stack_low, stack_high; /* see unwind.h's struct unwind_stack */
+    uintptr_t start_routine;         /* 0: main thread, or unknown */
+    void *start_argument;            /* between pthread_create and the thread's begin */
+    struct thread_label label;
+    uint32_t next_free;
+    uint32_t is_main;
+} __attribute__((aligned(CACHE_LINE)));
+
+enum { THREAD_SLOTS = 32768 }; /* a process with more threads: the rest is counted, not tracked */
+
+/* INIT. `leaving` is called in a thread that ends (return, pthread_exit, cancellation), in the
+ * destructor of a pthread key; it ends with thread_leave. 0 or a negative errno. */
+int thread_start(void (*leaving)(void)) MUST_USE;
+/* Attaches the calling thread. `stack_high` 0: the thread pointer, when the stack pointer is
+ * near below it. NULL when the table is full (counted), the agent is not started, or this is
+ * another process (vfork or _Fork child). THR, HOOK, INIT. */
+struct thread_slot *thread_attach(uintptr_t stack_high, uintptr_t start_routine);
+/* A slot for a thread that is about to be made: the new thread makes it its own by
+ * thread_attach_prepared. NULL as above. THR. */
+struct thread_slot *thread_prepare(uintptr_t start_routine, void *start_argument);
+void thread_attach_prepared(struct thread_slot *slot);
+/* In the handler of a thread that TICK adopted: the slot becomes the thread's own. SIG. */
+void thread_take_over(struct thread_slot *slot);
+/* Gives back the calling thread's slot. The caller has deleted its timer. THR, HOOK. */
+void thread_leave(void);
+/* The process that the agent was started in (changed by thread_reset_in_child). */
+int thread_pid(void);
+/* Refreshes label.name of the calling thread's slot (prctl). SIG, HOOK, THR. */
+void thread_refresh_name(struct thread_slot *slot);
+
+/* For TICK's scan and reaping: takes a slot for another thread. */
+struct thread_slot *thread_adopt(int tid);
+void thread_release_slot(struct thread_slot *slot);
+/* The slots ever used are [0, thread_slot_count()). */
+uint32_t thread_slot_count(void);
+struct thread_slot *thread_slot_at(uint32_t index);
+/* True when `slot` points into the table, whether the slot is in use or not (the signal of a
+ * timer that was deleted can still come, and is no foreign one). */
+bool thread_slot_is_ours(const struct thread_slot *slot);
+
+static inline void thread_guard_enter(struct thread_slot *slot)
+{
+    __atomic_store_n(&slot->guard, slot->guard + 1, __ATOMIC_SEQ_CST);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+static inline void thread_guard_leave(struct thread_slot *slot)
+{
+    __atomic_store_n(&slot->guard, slot->guard + 1, __ATOMIC_RELEASE);
+}
+/* True when every guard that was open at the call has been closed since, waiting (TICK, INIT)
+ * until the CLOCK_MONOTONIC deadline; with deadline 0 it looks once and does not wait. */
+bool thread_guard_quiescent(uint64_t deadline_ns);
+
+/* In a fork child: only the calling thread is left. */
+void thread_reset_in_child(void);
+
+#endif

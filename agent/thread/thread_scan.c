@@ -1,0 +1,109 @@
+#include "agent/thread/thread_scan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+#include "agent/base/compiler.h"
+#include "agent/base/sys.h"
+
+/* The kernel's record of a folder's entry. */
+struct entry {
+    uint64_t inode;
+    int64_t offset;
+    uint16_t size;
+    uint8_t type;
+    char name[];
+};
+
+/* 0 for "." and "..". */
+static int parse_tid(const char *name)
+{
+    int tid = 0;
+    for (; *name >= '0' && *name <= '9'; name++)
+        tid = tid * 10 + (*name - '0');
+    return tid;
+}
+
+static struct thread_slot *find_slot(int tid)
+{
+    for (uint32_t i = 0; i < thread_slot_count(); i++) {
+        struct thread_slot *slot = thread_slot_at(i);
+        if (load_acquire(&slot->state) == SLOT_USED && load_relaxed(&slot->tid) == tid)
+            return slot;
+    }
+    return NULL;
+}
+
+/* Calls `each` for every thread of the process; the number of threads, or a negative errno. */
+static int each_task(void (*each)(int tid, void *data), void *data)
+{
+    char buffer[4096] __attribute__((aligned(8)));
+    int fd = sys_open("/proc/self/task", O_RDONLY | O_DIRECTORY, 0);
+    if (fd < 0)
+        return fd;
+    int count = 0;
+    long size;
+    while ((size = sys_call3(SYS_getdents64, fd, buffer, sizeof(buffer))) > 0) {
+        for (long at = 0; at < size;) {
+            const struct entry *entry = (const void *)(buffer + at);
+            int tid = parse_tid(entry->name);
+            at += entry->size;
+            if (tid == 0)
+                continue;
+            count++;
+            if (each)
+                each(tid, data);
+        }
+    }
+    sys_close(fd);
+    return size < 0 ? (int)size : count;
+}
+
+struct scan {
+    bool (*is_own)(int tid);
+    void (*adopted)(struct thread_slot *slot);
+    int own;
+};
+
+static void count_own(int tid, void *data)
+{
+    struct scan *scan = data;
+    scan->own += scan->is_own(tid);
+}
+
+static void adopt(int tid, void *data)
+{
+    struct scan *scan = data;
+    /* The first thread was attached at the start; where it has no slot it has ended. */
+    if (tid == thread_pid() || scan->is_own(tid) || find_slot(tid))
+        return;
+    struct thread_slot *slot = thread_adopt(tid);
+    if (slot)
+        scan->adopted(slot);
+}
+
+static int release_gone(void)
+{
+    int used = 0;
+    for (uint32_t i = 0; i < thread_slot_count(); i++) {
+        struct thread_slot *slot = thread_slot_at(i);
+        int tid = load_relaxed(&slot->tid);
+        if (load_acquire(&slot->state) != SLOT_USED || tid == 0)
+            continue;
+        if (sys_call3(SYS_tgkill, thread_pid(), tid, 0) == -ESRCH)
+            thread_release_slot(slot);
+        else
+            used++;
+    }
+    return used;
+}
+
+void thread_scan(bool (*is_own)(int tid), void (*adopted)(struct thread_slot *slot))
+{
+    struct scan scan = {.is_own = is_own, .adopted = adopted};
+    int used = release_gone();
+    int tasks = each_task(count_own, &scan);
+    /* Equal numbers are the rule; only else each thread is looked for among the slots. */
+    if (tasks >= 0 && tasks - scan.own != used)
+        (void)!each_task(adopt, &scan);
+}

@@ -1,0 +1,425 @@
+#include "agent/unwind/cfi.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "agent/unwind/dwarf_cursor.h"
+
+/* The longest program seen in libLLVM, libclang-cpp and libcrypto is some thousand instructions;
+ * the limit only ends malformed tables (about 2 ms). */
+enum { CFI_STEPS_MAX = 1 << 20 };
+
+enum {
+    CFA_ADVANCE_LOC = 0x40, /* the upper two bits of an opcode; the lower six are an operand */
+    CFA_OFFSET = 0x80,
+    CFA_RESTORE = 0xc0,
+    CFA_PRIMARY = 0xc0,
+    CFA_NOP = 0x00,
+    CFA_SET_LOC = 0x01,
+    CFA_ADVANCE_LOC1 = 0x02,
+    CFA_ADVANCE_LOC2 = 0x03,
+    CFA_ADVANCE_LOC4 = 0x04,
+    CFA_OFFSET_EXTENDED = 0x05,
+    CFA_RESTORE_EXTENDED = 0x06,
+    CFA_UNDEFINED = 0x07,
+    CFA_SAME_VALUE = 0x08,
+    CFA_REGISTER = 0x09,
+    CFA_REMEMBER_STATE = 0x0a,
+    CFA_RESTORE_STATE = 0x0b,
+    CFA_DEF_CFA = 0x0c,
+    CFA_DEF_CFA_REGISTER = 0x0d,
+    CFA_DEF_CFA_OFFSET = 0x0e,
+    CFA_DEF_CFA_EXPRESSION = 0x0f,
+    CFA_EXPRESSION = 0x10,
+    CFA_OFFSET_EXTENDED_SF = 0x11,
+    CFA_DEF_CFA_SF = 0x12,
+    CFA_DEF_CFA_OFFSET_SF = 0x13,
+    CFA_VAL_OFFSET = 0x14,
+    CFA_VAL_OFFSET_SF = 0x15,
+    CFA_VAL_EXPRESSION = 0x16,
+    CFA_GNU_WINDOW_SAVE = 0x2d,
+    CFA_GNU_ARGS_SIZE = 0x2e,
+    CFA_GNU_NEGATIVE_OFFSET_EXTENDED = 0x2f,
+};
+
+struct cfi_cie {
+    const uint8_t *program, *program_end;
+    uint64_t code_align;
+    int64_t data_align;
+    uint64_t return_register;
+    uint8_t encoding; /* of FDE addresses */
+    bool has_augmentation_data;
+    bool signal_frame;
+};
+
+/* What a program runs with. */
+struct cfi_machine {
+    const struct object *object;
+    const struct cfi_cie *cie;
+    const struct cfi_row *initial; /* the rules of the CIE; NULL while they are made */
+    struct cfi_row *row;
+    uint64_t location, wanted;
+    uint32_t steps;
+};
+
+/* Opens the entry (CIE or FDE) at `vaddr` of .eh_frame: the cursor stands behind its length. */
+static bool open_entry(const struct object_table *table, uint64_t vaddr, struct dwarf_cursor *c)
+{
+    uint64_t offset = vaddr - table->vaddr;
+    if (offset >= table->size)
+        return false;
+    *c = dwarf_cursor(table->data + offset, table->size - offset, vaddr);
+    uint64_t length = dwarf_u32(c);
+    if (length == 0xffffffff)
+        length = dwarf_u64(c);
+    if (c->bad || length < 4 || length > (uint64_t)(c->end - c->at))
+        return false;
+    c->end = c->at + length;
+    return true;
+}
+
+static bool parse_cie(const struct object_table *table, uint64_t vaddr, struct cfi_cie *cie)
+{
+    struct dwarf_cursor c;
+    if (!open_entry(table, vaddr, &c) || dwarf_u32(&c) != 0)
+        return false;
+    uint8_t version = dwarf_u8(&c);
+    if (version != 1 && version != 3 && version != 4)
+        return false;
+    const char *augmentation = (const char *)c.at;
+    while (dwarf_u8(&c))
+        continue;
+    if (c.bad)
+        return false;
+    if (version == 4)
+        dwarf_u16(&c); /* address and segment selector sizes */
+    cie->code_align = dwarf_uleb(&c);
+    cie->data_align = dwarf_sleb(&c);
+    cie->return_register = version == 1 ? dwarf_u8(&c) : dwarf_uleb(&c);
+    cie->encoding = PE_ABSPTR;
+    cie->signal_frame = false;
+    cie->has_augmentation_data = augmentation[0] == 'z';
+    if (!cie->has_augmentation_data) {
+        if (augmentation[0])
+            return false; /* "eh" and others from before gcc 3: their size is unknown */
+        cie->program = c.at;
+        cie->program_end = c.end;
+        return !c.bad;
+    }
+    uint64_t size = dwarf_uleb(&c);
+    const uint8_t *data = c.at;
+    dwarf_skip(&c, size);
+    cie->program = c.at;
+    cie->program_end = c.end;
+    if (c.bad)
+        return false;
+    struct dwarf_cursor a = {data, c.at, c.to_vaddr, false};
+    for (const char *p = augmentation + 1; *p; p++) {
+        switch (*p) {
+        case 'R':
+            cie->encoding = dwarf_u8(&a);
+            break;
+        case 'L':
+            dwarf_u8(&a);
+            break;
+        case 'P': {
+            uint8_t encoding = dwarf_u8(&a);
+            if (encoding == PE_ALIGNED) {
+                dwarf_skip(&a, -dwarf_vaddr(&a) & 7);
+                encoding = PE_ABSPTR;
+            }
+            /* Only its size matters: the personality routine is not for us. */
+            dwarf_pointer(&a, encoding & PE_FORMAT, 0);
+            break;
+        }
+        case 'S':
+            cie->signal_frame = true;
+            break;
+        case 'B': /* aarch64: return addresses signed with key B */
+            break;
+        default:
+            return false;
+        }
+    }
+    return !a.bad && cie->encoding != PE_OMIT;
+}
+
+/* The table of .eh_frame_hdr: pairs of (first address, FDE), relative to its own start. */
+static int32_t index_value(const struct object *object, uint32_t entry, uint32_t which)
+{
+    int32_t value;
+    memcpy(&value, object->fde_index + (size_t)entry * 8 + which * 4, 4);
+    return value;
+}
+
+/* The FDE that may cover `vaddr`. */
+static bool find_fde(const struct object *object, uint64_t vaddr, uint64_t *fde)
+{
+    uint64_t base = object->eh_frame_hdr.vaddr;
+    int64_t wanted = (int64_t)(vaddr - base);
+    uint32_t low = 0, high = object->fde_count;
+    if (!high || wanted < index_value(object, 0, 0))
+        return false;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (index_value(object, middle, 0) <= wanted)
+            low = middle;
+        else
+            high = middle;
+    }
+    *fde = base + (uint64_t)(int64_t)index_value(object, low, 1);
+    return true;
+}
+
+static bool set_rule(struct cfi_row *row, uint64_t reg, enum cfi_rule_kind kind, int64_t value)
+{
+    if (reg >= UNWIND_REGS)
+        return true; /* vector registers and the like are not followed */
+    if (value != (int32_t)value)
+        return false;
+    row->kind[reg] = (uint8_t)kind;
+    row->value[reg] = (int32_t)value;
+    return true;
+}
+
+static bool set_cfa(struct cfi_row *row, uint64_t reg, int64_t offset)
+{
+    if (reg >= UNWIND_REGS || offset != (int32_t)offset)
+        return false;
+    row->cfa_is_expression = false;
+    row->cfa_register = (uint8_t)reg;
+    row->cfa_value = (int32_t)offset;
+    return true;
+}
+
+static bool set_cfa_offset(struct cfi_row *row, int64_t offset)
+{
+    return !row->cfa_is_expression && set_cfa(row, row->cfa_register, offset);
+}
+
+static bool restore_rule(const struct cfi_machine *m, uint64_t reg)
+{
+    if (!m->initial)
+        return false;
+    if (reg < UNWIND_REGS) {
+        m->row->kind[reg] = m->initial->kind[reg];
+        m->row->value[reg] = m->initial->value[reg];
+    }
+    return true;
+}
+
+/* Takes an expression; gives its place. */
+static int64_t take_expression(const struct cfi_machine *m, struct dwarf_cursor *c)
+{
+    int64_t at = c->at - m->object->eh_frame.data;
+    dwarf_skip(c, dwarf_uleb(c));
+    return at;
+}
+
+/* One instruction that changes rules. With `apply` false it is only read over. */
+static bool run_rule(struct cfi_machine *m, struct dwarf_cursor *c, uint8_t opcode, bool apply)
+{
+    struct cfi_row *row = m->row;
+    uint64_t reg;
+    int64_t value;
+    enum cfi_rule_kind kind;
+    if ((opcode & CFA_PRIMARY) == CFA_OFFSET) {
+        value = (int64_t)dwarf_uleb(c) * m->cie->data_align;
+        return !apply || set_rule(row, opcode & 0x3f, CFI_OFFSET, value);
+    }
+    if ((opcode & CFA_PRIMARY) == CFA_RESTORE)
+        return !apply || restore_rule(m, opcode & 0x3f);
+    switch (opcode) {
+    case CFA_NOP:
+        return true;
+    case CFA_DEF_CFA:
+    case CFA_DEF_CFA_SF:
+        reg = dwarf_uleb(c);
+        value = opcode == CFA_DEF_CFA ? (int64_t)dwarf_uleb(c) : dwarf_sleb(c) * m->cie->data_align;
+        return !apply || set_cfa(row, reg, value);
+    case CFA_DEF_CFA_REGISTER:
+        reg = dwarf_uleb(c);
+        return !apply || (!row->cfa_is_expression && set_cfa(row, reg, row->cfa_value));
+    case CFA_DEF_CFA_OFFSET:
+        value = (int64_t)dwarf_uleb(c);
+        return !apply || set_cfa_offset(row, value);
+    case CFA_DEF_CFA_OFFSET_SF:
+        value = dwarf_sleb(c) * m->cie->data_align;
+        return !apply || set_cfa_offset(row, value);
+    case CFA_DEF_CFA_EXPRESSION:
+        value = take_expression(m, c);
+        if (apply) {
+            row->cfa_is_expression = true;
+            row->cfa_value = (int32_t)value;
+        }
+        return true;
+    case CFA_GNU_ARGS_SIZE:
+        dwarf_uleb(c);
+        return true;
+    case CFA_GNU_WINDOW_SAVE:
+        return true;
+    case CFA_RESTORE_EXTENDED:
+        reg = dwarf_uleb(c);
+        return !apply || restore_rule(m, reg);
+    default:
+        break;
+    }
+    /* The others: a register and at most one operand. */
+    reg = dwarf_uleb(c);
+    switch (opcode) {
+    case CFA_OFFSET_EXTENDED:
+        kind = CFI_OFFSET;
+        value = (int64_t)dwarf_uleb(c) * m->cie->data_align;
+        break;
+    case CFA_OFFSET_EXTENDED_SF:
+        kind = CFI_OFFSET;
+        value = dwarf_sleb(c) * m->cie->data_align;
+        break;
+    case CFA_GNU_NEGATIVE_OFFSET_EXTENDED:
+        kind = CFI_OFFSET;
+        value = -(int64_t)dwarf_uleb(c) * m->cie->data_align;
+        break;
+    case CFA_VAL_OFFSET:
+        kind = CFI_VAL_OFFSET;
+        value = (int64_t)dwarf_uleb(c) * m->cie->data_align;
+        break;
+    case CFA_VAL_OFFSET_SF:
+        kind = CFI_VAL_OFFSET;
+        value = dwarf_sleb(c) * m->cie->data_align;
+        break;
+    case CFA_UNDEFINED:
+        kind = CFI_UNDEFINED;
+        value = 0;
+        break;
+    case CFA_SAME_VALUE:
+        kind = CFI_SAME;
+        value = 0;
+        break;
+    case CFA_REGISTER:
+        kind = CFI_REGISTER;
+        value = (int64_t)dwarf_uleb(c);
+        break;
+    case CFA_EXPRESSION:
+        kind = CFI_EXPRESSION;
+        value = take_expression(m, c);
+        break;
+    case CFA_VAL_EXPRESSION:
+        kind = CFI_VAL_EXPRESSION;
+        value = take_expression(m, c);
+        break;
+    default:
+        return false;
+    }
+    return !apply || set_rule(row, reg, kind, value);
+}
+
+/* True when the opcode moved the location. */
+static bool run_advance(struct cfi_machine *m, struct dwarf_cursor *c, uint8_t opcode)
+{
+    uint64_t delta;
+    if ((opcode & CFA_PRIMARY) == CFA_ADVANCE_LOC)
+        delta = opcode & 0x3f;
+    else if (opcode == CFA_ADVANCE_LOC1)
+        delta = dwarf_u8(c);
+    else if (opcode == CFA_ADVANCE_LOC2)
+        delta = dwarf_u16(c);
+    else if (opcode == CFA_ADVANCE_LOC4)
+        delta = dwarf_u32(c);
+    else if (opcode == CFA_SET_LOC) {
+        m->location = dwarf_pointer(c, m->cie->encoding, 0);
+        return true;
+    } else
+        return false;
+    m->location += delta * m->cie->code_align;
+    return true;
+}
+
+/* Runs [at, end) until the wanted location is passed. */
+static bool run_program(struct cfi_machine *m, const uint8_t *at, const uint8_t *end)
+{
+    struct dwarf_cursor c = {at, end, m->object->eh_frame.vaddr, false};
+    c.to_vaddr -= (uintptr_t)m->object->eh_frame.data;
+    const uint8_t *resume = NULL; /* behind the remember_state that is being read over */
+    uint64_t resume_location = 0;
+    uint32_t depth = 0; /* of remembered states while reading over */
+    for (;;) {
+        bool passed = false;
+        if (c.at < c.end) {
+            if (++m->steps > CFI_STEPS_MAX)
+                return false;
+            uint8_t opcode = *c.at++;
+            if (run_advance(m, &c, opcode)) {
+                passed = m->location > m->wanted;
+            } else if (opcode == CFA_REMEMBER_STATE) {
+                if (!depth++) {
+                    resume = c.at;
+                    resume_location = m->location;
+                }
+            } else if (opcode == CFA_RESTORE_STATE) {
+                if (!depth)
+                    return false;
+                depth--;
+            } else if (!run_rule(m, &c, opcode, depth == 0)) {
+                return false;
+            }
+            if (c.bad)
+                return false;
+        } else {
+            passed = true;
+        }
+        if (!passed)
+            continue;
+        if (!depth)
+            return true;
+        /* The restore is not reached: what follows the remember counts. */
+        depth = 0;
+        c.at = resume;
+        m->location = resume_location;
+    }
+}
+
+int cfi_row_at(const struct object *object, uint64_t vaddr, struct cfi_row *row)
+{
+    uint64_t fde;
+    if (!find_fde(object, vaddr, &fde))
+        return -ENOENT;
+    struct dwarf_cursor c;
+    struct cfi_cie cie;
+    if (!open_entry(&object->eh_frame, fde, &c))
+        return -EINVAL;
+    uint64_t cie_field = dwarf_vaddr(&c);
+    if (!parse_cie(&object->eh_frame, cie_field - dwarf_u32(&c), &cie))
+        return -EINVAL;
+    uint64_t start = dwarf_pointer(&c, cie.encoding, object->eh_frame_hdr.vaddr);
+    uint64_t size = dwarf_pointer(&c, cie.encoding & PE_FORMAT, 0);
+    if (cie.has_augmentation_data)
+        dwarf_skip(&c, dwarf_uleb(&c));
+    if (c.bad || cie.return_register != UNWIND_RA)
+        return -EINVAL;
+    if (vaddr - start >= size)
+        return -ENOENT;
+    memset(row, 0, sizeof(*row));
+    row->signal_frame = cie.signal_frame;
+    struct cfi_machine machine = {
+        .object = object, .cie = &cie, .row = row, .location = start, .wanted = UINT64_MAX};
+    if (!run_program(&machine, cie.program, cie.program_end))
+        return -EINVAL;
+    struct cfi_row initial = *row;
+    machine.initial = &initial;
+    machine.location = start;
+    machine.wanted = vaddr;
+    return run_program(&machine, c.at, c.end) ? 0 : -EINVAL;
+}
+
+const uint8_t *cfi_expression(const struct object *object, int32_t at, size_t *size)
+{
+    const struct object_table *table = &object->eh_frame;
+    if (at < 0 || (size_t)at >= table->size)
+        return NULL;
+    struct dwarf_cursor c = dwarf_cursor(table->data + at, table->size - (size_t)at, 0);
+    uint64_t length = dwarf_uleb(&c);
+    if (c.bad || length > (uint64_t)(c.end - c.at))
+        return NULL;
+    *size = length;
+    return c.at;
+}

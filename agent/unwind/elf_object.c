@@ -1,0 +1,326 @@
+#include "agent/unwind/elf_object.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "agent/base/arena.h"
+#include "agent/base/sys.h"
+#include "agent/unwind/dwarf_cursor.h"
+
+/* Where a table is: its bytes are all in one PT_LOAD. */
+struct table_place {
+    uint64_t vaddr;
+    size_t size;
+    const ElfW(Phdr) * load;
+};
+
+/* The readable PT_LOAD with all of [vaddr, vaddr + size) in its part that comes from the file. */
+static const ElfW(Phdr) * find_load(const struct elf_image *image, uint64_t vaddr, uint64_t size)
+{
+    for (uint32_t i = 0; i < image->header_count; i++) {
+        const ElfW(Phdr) *h = &image->headers[i];
+        if (h->p_type == PT_LOAD && (h->p_flags & PF_R) && vaddr - h->p_vaddr < h->p_filesz &&
+            size <= h->p_filesz - (vaddr - h->p_vaddr))
+            return h;
+    }
+    return NULL;
+}
+
+static const uint8_t *in_memory(const struct elf_image *image, uint64_t vaddr)
+{
+    return (const uint8_t *)(image->bias + vaddr);
+}
+
+static void find_build_id(struct elf_image *image, const ElfW(Phdr) * note)
+{
+    if (!find_load(image, note->p_vaddr, note->p_filesz))
+        return;
+    const uint8_t *at = in_memory(image, note->p_vaddr);
+    size_t left = note->p_filesz;
+    /* Note parts are padded to 4 bytes, in a segment of alignment 8 to 8. */
+    size_t align = note->p_align == 8 ? 8 : 4;
+    while (left >= sizeof(ElfW(Nhdr))) {
+        ElfW(Nhdr) head;
+        memcpy(&head, at, sizeof(head));
+        size_t name_end = ALIGN_UP(sizeof(head) + (size_t)head.n_namesz, align);
+        size_t size = ALIGN_UP(name_end + (size_t)head.n_descsz, align);
+        if (name_end + head.n_descsz > left)
+            return;
+        if (head.n_type == NT_GNU_BUILD_ID && head.n_namesz == 4 &&
+            memcmp(at + sizeof(head), "GNU", 4) == 0 && head.n_descsz > 0) {
+            image->build_id = at + name_end;
+            image->build_id_size = MIN_OF(head.n_descsz, (size_t)BUILD_ID_MAX);
+            return;
+        }
+        if (size > left)
+            return;
+        at += size;
+        left -= size;
+    }
+}
+
+static uint64_t hash_headers(const struct elf_image *image)
+{
+    uint64_t hash = image->header_count;
+    size_t words = (size_t)image->header_count * sizeof(ElfW(Phdr)) / 8;
+    for (size_t i = 0; i < words; i++) {
+        uint64_t word;
+        memcpy(&word, (const uint8_t *)image->headers + i * 8, 8);
+        hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+        hash ^= hash >> 32;
+    }
+    return hash;
+}
+
+void elf_read_image(const struct dl_phdr_info *info, struct elf_image *image)
+{
+    *image = (struct elf_image){
+        .bias = info->dlpi_addr, .headers = info->dlpi_phdr, .header_count = info->dlpi_phnum};
+    image->identity = hash_headers(image);
+    for (uint32_t i = 0; i < image->header_count; i++) {
+        const ElfW(Phdr) *h = &image->headers[i];
+        if (h->p_type == PT_NOTE && !image->build_id) {
+            find_build_id(image, h);
+        } else if (h->p_type == PT_DYNAMIC && find_load(image, h->p_vaddr, h->p_filesz)) {
+            image->dynamic = (const ElfW(Dyn) *)in_memory(image, h->p_vaddr);
+            image->dynamic_count = h->p_filesz / sizeof(ElfW(Dyn));
+        }
+    }
+}
+
+static bool is_code(const ElfW(Phdr) * h)
+{
+    return h->p_type == PT_LOAD && (h->p_flags & PF_X) && h->p_memsz > 0;
+}
+
+bool elf_has_code(const struct elf_image *image)
+{
+    for (uint32_t i = 0; i < image->header_count; i++)
+        if (is_code(&image->headers[i]))
+            return true;
+    return false;
+}
+
+void elf_describe(const struct elf_image *image, struct object *object)
+{
+    for (uint32_t i = 0; i < image->header_count; i++) {
+        const ElfW(Phdr) *h = &image->headers[i];
+        if (is_code(h) && object->segment_count < OBJECT_SEGMENTS_MAX)
+            object->segments[object->segment_count++] =
+                (struct object_segment){h->p_vaddr, h->p_memsz, h->p_offset};
+    }
+    if (image->build_id_size)
+        memcpy(object->build_id, image->build_id, image->build_id_size);
+    object->build_id_size = (uint8_t)image->build_id_size;
+    for (size_t i = 0; i < image->dynamic_count && image->dynamic[i].d_tag != DT_NULL; i++)
+        if (image->dynamic[i].d_tag == DT_RPATH || image->dynamic[i].d_tag == DT_RUNPATH)
+            object->has_runpath = true;
+}
+
+void elf_each_needed(const struct elf_image *image, void (*each)(const char *name, void *data),
+                     void *data)
+{
+    uint64_t strings = 0, size = 0;
+    for (size_t i = 0; i < image->dynamic_count && image->dynamic[i].d_tag != DT_NULL; i++) {
+        if (image->dynamic[i].d_tag == DT_STRTAB)
+            strings = image->dynamic[i].d_un.d_ptr;
+        else if (image->dynamic[i].d_tag == DT_STRSZ)
+            size = image->dynamic[i].d_un.d_val;
+    }
+    /* glibc relocates this pointer in place, but not in images that it cannot write. */
+    if (strings >= image->bias)
+        strings -= image->bias;
+    if (!size || !find_load(image, strings, size))
+        return;
+    for (size_t i = 0; i < image->dynamic_count && image->dynamic[i].d_tag != DT_NULL; i++) {
+        uint64_t at = image->dynamic[i].d_un.d_val;
+        if (image->dynamic[i].d_tag == DT_NEEDED && at < size)
+            each((const char *)in_memory(image, strings + at), data);
+    }
+}
+
+/* Reads what .eh_frame_hdr says at `data`: the place of .eh_frame, and the table (at *index). */
+static bool read_hdr(const uint8_t *data, const struct table_place *hdr, uint64_t *eh_frame,
+                     const uint8_t **index, uint32_t *count)
+{
+    struct dwarf_cursor c = dwarf_cursor(data, hdr->size, hdr->vaddr);
+    if (dwarf_u8(&c) != 1)
+        return false;
+    uint8_t frame_encoding = dwarf_u8(&c);
+    uint8_t count_encoding = dwarf_u8(&c);
+    uint8_t table_encoding = dwarf_u8(&c);
+    *eh_frame = dwarf_pointer(&c, frame_encoding, hdr->vaddr);
+    if (count_encoding == PE_OMIT || table_encoding != (PE_DATAREL | PE_SDATA4))
+        return false;
+    uint64_t entries = dwarf_pointer(&c, count_encoding, hdr->vaddr);
+    uint64_t room = (uint64_t)(c.end - c.at) / 8;
+    *index = c.at;
+    *count = (uint32_t)MIN_OF(entries, MIN_OF(room, (uint64_t)UINT32_MAX));
+    return !c.bad;
+}
+
+static bool find_tables(const struct elf_image *image, struct table_place *hdr,
+                        struct table_place *frame)
+{
+    for (uint32_t i = 0; i < image->header_count; i++) {
+        const ElfW(Phdr) *h = &image->headers[i];
+        if (h->p_type != PT_GNU_EH_FRAME)
+            continue;
+        *hdr = (struct table_place){h->p_vaddr, h->p_filesz,
+                                    find_load(image, h->p_vaddr, h->p_filesz)};
+        const uint8_t *index;
+        uint32_t count;
+        if (!hdr->load || !hdr->size ||
+            !read_hdr(in_memory(image, hdr->vaddr), hdr, &frame->vaddr, &index, &count))
+            return false;
+        frame->load = find_load(image, frame->vaddr, 1);
+        if (!frame->load)
+            return false;
+        frame->size = frame->load->p_filesz - (frame->vaddr - frame->load->p_vaddr);
+        /* Rules keep the places of expressions in 31 bits. */
+        frame->size = MIN_OF(frame->size, (size_t)INT32_MAX);
+        return true;
+    }
+    return false;
+}
+
+static bool set_tables(struct object *object, const struct table_place *hdr,
+                       const uint8_t *hdr_data, const struct table_place *frame,
+                       const uint8_t *frame_data)
+{
+    uint64_t frame_vaddr;
+    const uint8_t *index;
+    uint32_t count;
+    if (!read_hdr(hdr_data, hdr, &frame_vaddr, &index, &count) || frame_vaddr != frame->vaddr)
+        return false;
+    object->eh_frame_hdr = (struct object_table){hdr_data, hdr->vaddr, hdr->size};
+    object->eh_frame = (struct object_table){frame_data, frame->vaddr, frame->size};
+    object->fde_index = index;
+    object->fde_count = count;
+    return true;
+}
+
+void elf_tables_in_place(const struct elf_image *image, struct object *object)
+{
+    struct table_place hdr, frame;
+    object->in_place = true;
+    if (find_tables(image, &hdr, &frame))
+        set_tables(object, &hdr, in_memory(image, hdr.vaddr), &frame,
+                   in_memory(image, frame.vaddr));
+}
+
+bool elf_tables_equal(const struct elf_image *image, const struct object *object)
+{
+    struct table_place hdr, frame;
+    if (!find_tables(image, &hdr, &frame))
+        return object->fde_count == 0;
+    return object->eh_frame_hdr.vaddr == hdr.vaddr && object->eh_frame_hdr.size == hdr.size &&
+           object->eh_frame.vaddr == frame.vaddr && object->eh_frame.size == frame.size &&
+           memcmp(object->eh_frame_hdr.data, in_memory(image, hdr.vaddr), hdr.size) == 0 &&
+           memcmp(object->eh_frame.data, in_memory(image, frame.vaddr), frame.size) == 0;
+}
+
+static uint64_t file_offset(const ElfW(Phdr) * load, uint64_t vaddr)
+{
+    return load->p_offset + (vaddr - load->p_vaddr);
+}
+
+/* Maps [offset, offset + size) of the file. *mapped and *length tell what to unmap. */
+static const uint8_t *map_file(int fd, uint64_t offset, size_t size, void **mapped, size_t *length)
+{
+    uint64_t first = ALIGN_DOWN(offset, (uint64_t)PAGE_SIZE_MIN);
+    size_t whole = size + (size_t)(offset - first);
+    long at = sys_call6(SYS_mmap, 0, (long)whole, PROT_READ, MAP_PRIVATE, fd, (long)first);
+    if (at < 0 && at >= -4095)
+        return NULL;
+    *mapped = (void *)at;
+    *length = whole;
+    return (const uint8_t *)at + (offset - first);
+}
+
+/* True when the file has the image's build id at the same place. */
+static bool same_build_id(const struct elf_image *image, int fd)
+{
+    uint64_t vaddr = (uintptr_t)image->build_id - image->bias;
+    const ElfW(Phdr) *load = find_load(image, vaddr, image->build_id_size);
+    uint8_t bytes[BUILD_ID_MAX];
+    return load &&
+           sys_call4(SYS_pread64, fd, bytes, image->build_id_size,
+                     (long)file_offset(load, vaddr)) == (long)image->build_id_size &&
+           memcmp(bytes, image->build_id, image->build_id_size) == 0;
+}
+
+static int map_tables(const struct elf_image *image, int fd, uint64_t file_size,
+                      struct object *object)
+{
+    struct table_place hdr, frame;
+    if (!find_tables(image, &hdr, &frame))
+        return 0; /* nothing to map: an object without tables */
+    uint64_t hdr_at = file_offset(hdr.load, hdr.vaddr);
+    uint64_t frame_at = file_offset(frame.load, frame.vaddr);
+    if (hdr_at + hdr.size > file_size || frame_at + frame.size > file_size)
+        return -ESTALE;
+    uint64_t first = hdr_at, last = hdr_at + hdr.size;
+    bool together = hdr.load == frame.load;
+    if (together) {
+        first = MIN_OF(hdr_at, frame_at);
+        last = MAX_OF(hdr_at + hdr.size, frame_at + frame.size);
+    }
+    void *mapped[2] = {NULL, NULL};
+    size_t length[2];
+    const uint8_t *base = map_file(fd, first, last - first, &mapped[0], &length[0]);
+    const uint8_t *frame_data = NULL;
+    if (base)
+        frame_data = together ? base + (frame_at - first)
+                              : map_file(fd, frame_at, frame.size, &mapped[1], &length[1]);
+    if (frame_data && set_tables(object, &hdr, base + (hdr_at - first), &frame, frame_data) &&
+        (image->build_id_size || elf_tables_equal(image, object)))
+        return 0;
+    for (int i = 0; i < 2; i++)
+        if (mapped[i])
+            sys_unmap(mapped[i], length[i]);
+    object->eh_frame_hdr = object->eh_frame = (struct object_table){0};
+    object->fde_index = NULL;
+    object->fde_count = 0;
+    return base ? -ESTALE : -ENOMEM;
+}
+
+int elf_tables_from_file(const struct elf_image *image, const char *path, struct object *object)
+{
+    int fd = sys_open(path, O_RDONLY, 0);
+    if (fd < 0)
+        return fd;
+    struct stat status;
+    int error = (int)sys_call2(SYS_fstat, fd, &status);
+    if (!error && !S_ISREG(status.st_mode))
+        error = -EINVAL;
+    if (!error && image->build_id_size && !same_build_id(image, fd))
+        error = -ESTALE;
+    if (!error)
+        error = map_tables(image, fd, (uint64_t)status.st_size, object);
+    if (!error) {
+        object->device = status.st_dev;
+        object->inode = status.st_ino;
+    }
+    sys_close(fd);
+    return error;
+}
+
+int elf_tables_copied(const struct elf_image *image, struct object *object)
+{
+    struct table_place hdr, frame;
+    if (!find_tables(image, &hdr, &frame))
+        return 0;
+    uint8_t *copy = arena_reserve(hdr.size + frame.size);
+    if (!copy)
+        return -ENOMEM;
+    memcpy(copy, in_memory(image, hdr.vaddr), hdr.size);
+    memcpy(copy + hdr.size, in_memory(image, frame.vaddr), frame.size);
+    if (set_tables(object, &hdr, copy, &frame, copy + hdr.size))
+        return 0;
+    arena_release(copy, hdr.size + frame.size);
+    return -EINVAL;
+}

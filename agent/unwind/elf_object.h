@@ -1,0 +1,44 @@
+/* elf_object.h: what a loaded ELF image tells of itself: segments, build id, unwind tables.
+ *
+ * Reads the image in memory, so the caller holds the loader's list (the callback of
+ * dl_iterate_phdr does) or knows that the image stays.
+ * Owns: nothing. Context: INIT, THR, TICK. Locks: none. */
+#ifndef LIBAGENT_ELF_OBJECT_H
+#define LIBAGENT_ELF_OBJECT_H
+
+#include <elf.h>
+#include <link.h>
+
+#include "agent/unwind/modules.h"
+
+struct elf_image {
+    uintptr_t bias;
+    const ElfW(Phdr) * headers;
+    uint32_t header_count;
+    uint64_t identity; /* hash of the program headers */
+    const uint8_t *build_id;
+    size_t build_id_size;      /* at most BUILD_ID_MAX; 0: none */
+    const ElfW(Dyn) * dynamic; /* NULL: none */
+    size_t dynamic_count;
+};
+
+void elf_read_image(const struct dl_phdr_info *info, struct elf_image *image);
+/* Segments, build id, run path. */
+void elf_describe(const struct elf_image *image, struct object *object);
+bool elf_has_code(const struct elf_image *image);
+/* Calls `each` with the name of every DT_NEEDED. */
+void elf_each_needed(const struct elf_image *image, void (*each)(const char *name, void *data),
+                     void *data);
+
+/* The unwind tables where they are; an object without usable ones keeps them empty. */
+void elf_tables_in_place(const struct elf_image *image, struct object *object);
+/* The same from the file `path`, mapped by us, where it is certainly the loaded one: same build
+ * id, or, without one, the same tables. Also sets device and inode. 0 or a negative errno. */
+int elf_tables_from_file(const struct elf_image *image, const char *path,
+                         struct object *object) MUST_USE;
+/* The same as a copy in memory of ours. 0 or a negative errno. */
+int elf_tables_copied(const struct elf_image *image, struct object *object) MUST_USE;
+/* True when the tables of `object`, wherever they are, are those of the image. */
+bool elf_tables_equal(const struct elf_image *image, const struct object *object);
+
+#endif

@@ -1,0 +1,428 @@
+#include "agent/unwind/modules.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "agent/base/arena.h"
+#include "agent/base/clock.h"
+#include "agent/base/format.h"
+#include "agent/base/lock.h"
+#include "agent/base/sys.h"
+#include "agent/thread/thread_context.h"
+#include "agent/unwind/elf_object.h"
+#include "agent/unwind/module_history.h"
+#include "agent/unwind/object_registry.h"
+
+enum {
+    /* Lists that may exist at once. More than two only while a walker is stopped inside its guard
+     * and objects come and go meanwhile; when all are held, the list stays as it is. */
+    LISTS_MAX = 32,
+    FIRST_CAPACITY = 126, /* one page */
+    NEEDED_MAX = 1024,    /* a power of two */
+};
+
+/* How long a rescan may wait for another one. An app that calls dlopen inside its
+ * dl_iterate_phdr callback holds the loader's lock that the other one needs. */
+#define RESCAN_WAIT_NS (100 * NS_PER_MS)
+
+enum list_state { LIST_NONE, LIST_FREE, LIST_CURRENT, LIST_RETIRED };
+
+struct list_buffer {
+    struct module_list *list;
+    enum list_state state;
+};
+
+struct module_list *modules_list;
+uintptr_t modules_self_start, modules_self_end;
+uint32_t modules_stale;
+
+static struct lock modules_lock = LOCK_INIT(LOCK_MODULES);
+
+/* All under modules_lock. */
+static struct {
+    modules_iterate_fn iterate;
+    struct list_buffer lists[LISTS_MAX];
+    uint32_t publication;
+    uint64_t adds, subs; /* the loader's counters at the last complete scan */
+    bool counted;        /* they are known */
+    bool must_publish;   /* even when the modules are the same */
+    uintptr_t vdso;
+    const struct object *main_object;
+} state;
+
+/* Base names that pinned objects need, as hashes: an object that the loader brought in at start
+ * is the main program, is preloaded, or is needed by one that it listed before. */
+struct needed {
+    uint64_t hashes[NEEDED_MAX];
+    uint32_t count;
+};
+
+struct scan {
+    struct module_list *list;
+    struct needed *needed; /* only at start */
+    uint32_t seen;         /* objects */
+    uint32_t wanted;       /* modules that there is need for */
+    uint64_t adds, subs;
+    bool counted, unchanged;
+};
+
+static uint64_t hash_name(const char *name)
+{
+    uint64_t hash = 0xcbf29ce484222325ull;
+    for (const char *p = base_name(name); *p; p++)
+        hash = (hash ^ (uint8_t)*p) * 0x100000001b3ull;
+    return hash | 1; /* 0 is an empty place */
+}
+
+/* The place of the hash, or the empty one where it belongs. */
+static uint64_t *needed_place(struct needed *needed, uint64_t hash)
+{
+    uint32_t at = (uint32_t)(hash >> 32) % NEEDED_MAX;
+    while (needed->hashes[at] && needed->hashes[at] != hash)
+        at = (at + 1) % NEEDED_MAX;
+    return &needed->hashes[at];
+}
+
+static void add_needed(const char *name, void *data)
+{
+    struct needed *needed = data;
+    uint64_t hash = hash_name(name);
+    uint64_t *place = needed_place(needed, hash);
+    /* What does not fit is treated as loaded by dlopen: right too, only dearer. */
+    if (*place || needed->count >= NEEDED_MAX / 2)
+        return;
+    *place = hash;
+    needed->count++;
+}
+
+static bool holds_address(const struct elf_image *image, uintptr_t address)
+{
+    for (uint32_t i = 0; i < image->header_count; i++) {
+        const ElfW(Phdr) *h = &image->headers[i];
+        if (h->p_type == PT_LOAD && address - image->bias - h->p_vaddr < h->p_memsz)
+            return true;
+    }
+    return false;
+}
+
+static void add_module(struct scan *scan, const struct elf_image *image,
+                       const struct object *object, const struct object_segment *segment)
+{
+    struct module_list *list = scan->list;
+    scan->wanted++;
+    if (list->count < list->capacity)
+        list->modules[list->count++] = (struct module){
+            .start = image->bias + segment->vaddr,
+            .end = image->bias + segment->vaddr + segment->size,
+            .bias = image->bias,
+            .object = object,
+        };
+}
+
+#ifndef LIBAGENT_TEST
+static void set_self(const struct elf_image *image, const struct object *object)
+{
+    const struct object_segment *first = &object->segments[0];
+    const struct object_segment *last = &object->segments[object->segment_count - 1];
+    modules_self_start = image->bias + first->vaddr;
+    modules_self_end = image->bias + last->vaddr + last->size;
+}
+#endif
+
+/* Not inlined: its buffer is not for the stacks of the app's threads. */
+static COLD const struct object *main_program(const struct elf_image *image)
+{
+    char path[4096];
+    long length = sys_call3(SYS_readlink, "/proc/self/exe", path, sizeof(path) - 1);
+    path[length > 0 ? length : 0] = 0;
+    return registry_object(image, path, OBJECT_MAIN, true);
+}
+
+static int see_object(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct scan *scan = data;
+    bool is_main = scan->seen++ == 0;
+    if (is_main && size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof(info->dlpi_subs)) {
+        scan->counted = true;
+        scan->adds = info->dlpi_adds;
+        scan->subs = info->dlpi_subs;
+        if (state.counted && !state.must_publish && scan->adds == state.adds &&
+            scan->subs == state.subs) {
+            scan->unchanged = true;
+            return 1;
+        }
+    }
+    struct elf_image image;
+    elf_read_image(info, &image);
+    if (!elf_has_code(&image))
+        return 0;
+    bool is_vdso = state.vdso && holds_address(&image, state.vdso);
+    bool is_self = !is_main && holds_address(&image, (uintptr_t)see_object);
+    const char *path = info->dlpi_name ? info->dlpi_name : "";
+    bool pinned = is_vdso;
+    if (scan->needed) {
+        pinned = pinned || is_main || is_self || *needed_place(scan->needed, hash_name(path));
+        if (pinned)
+            elf_each_needed(&image, add_needed, scan->needed);
+    }
+    const struct object *object;
+    if (is_main) {
+        if (!state.main_object)
+            state.main_object = main_program(&image);
+        object = state.main_object;
+    } else {
+        object = registry_object(&image, is_vdso ? "[vdso]" : path,
+                                 is_vdso ? OBJECT_VDSO : OBJECT_PLAIN, pinned);
+    }
+    if (!object)
+        return 0;
+#ifndef LIBAGENT_TEST
+    if (is_self)
+        set_self(&image, object);
+#endif
+    for (uint32_t i = 0; i < object->segment_count; i++)
+        add_module(scan, &image, object, &object->segments[i]);
+    return 0;
+}
+
+/* Shell sort: the loader's order is mostly descending, and libc's qsort may use malloc. */
+static void sort_modules(struct module_list *list)
+{
+    for (uint32_t gap = list->count / 2; gap > 0; gap /= 2) {
+        for (uint32_t i = gap; i < list->count; i++) {
+            struct module moved = list->modules[i];
+            uint32_t j = i;
+            for (; j >= gap && list->modules[j - gap].start > moved.start; j -= gap)
+                list->modules[j] = list->modules[j - gap];
+            list->modules[j] = moved;
+        }
+    }
+    for (uint32_t i = 1; i < list->count; i++)
+        list->modules[i - 1].end = MIN_OF(list->modules[i - 1].end, list->modules[i].start);
+}
+
+static bool same_module(const struct module *a, const struct module *b)
+{
+    return a->start == b->start && a->end == b->end && a->bias == b->bias && a->object == b->object;
+}
+
+static bool same_modules(const struct module_list *a, const struct module_list *b)
+{
+    if (!b || a->count != b->count)
+        return false;
+    for (uint32_t i = 0; i < a->count; i++)
+        if (!same_module(&a->modules[i], &b->modules[i]))
+            return false;
+    return true;
+}
+
+static size_t list_bytes(uint32_t capacity)
+{
+    return sizeof(struct module_list) + capacity * sizeof(struct module);
+}
+
+static void reclaim_retired(void)
+{
+    bool any = false;
+    for (int i = 0; i < LISTS_MAX; i++)
+        any = any || state.lists[i].state == LIST_RETIRED;
+    if (!any || !thread_guard_quiescent(0))
+        return;
+    for (int i = 0; i < LISTS_MAX; i++)
+        if (state.lists[i].state == LIST_RETIRED)
+            state.lists[i].state = LIST_FREE;
+}
+
+/* A list buffer of at least that capacity that no walker can see. */
+static struct list_buffer *take_list(uint32_t capacity)
+{
+    reclaim_retired();
+    struct list_buffer *unused = NULL;
+    for (int i = 0; i < LISTS_MAX; i++) {
+        struct list_buffer *b = &state.lists[i];
+        if (b->state == LIST_FREE && b->list->capacity >= capacity)
+            return b;
+        if (b->state == LIST_FREE || (b->state == LIST_NONE && !unused))
+            unused = b;
+    }
+    if (!unused)
+        return NULL;
+    if (unused->state == LIST_FREE) {
+        arena_release(unused->list, list_bytes(unused->list->capacity));
+        unused->state = LIST_NONE;
+    }
+    unused->list = arena_reserve(list_bytes(capacity));
+    if (!unused->list)
+        return NULL;
+    unused->list->capacity = capacity;
+    unused->state = LIST_FREE;
+    return unused;
+}
+
+/* Gives the new modules their place in the history; returns the list's generation. */
+static uint32_t next_generation(const struct module_list *list, const struct module_list *old)
+{
+    uint32_t generation = old ? old->generation : 0;
+    uint32_t changed = generation;
+    for (int pass = 0; pass < 2; pass++) {
+        uint32_t j = 0;
+        for (uint32_t i = 0; i < list->count; i++) {
+            const struct module *m = &list->modules[i];
+            while (old && j < old->count && old->modules[j].start < m->start)
+                j++;
+            if (old && j < old->count && same_module(m, &old->modules[j]))
+                continue;
+            if (pass == 1)
+                history_add(m, changed);
+            else if (history_conflicts(m))
+                changed = generation + 1;
+        }
+    }
+    return changed;
+}
+
+static void publish(struct list_buffer *buffer)
+{
+    struct module_list *old = modules_list;
+    buffer->list->generation = next_generation(buffer->list, old);
+    buffer->list->publication = ++state.publication;
+    buffer->state = LIST_CURRENT;
+    store_release(&modules_list, buffer->list);
+    for (int i = 0; i < LISTS_MAX; i++)
+        if (old && state.lists[i].list == old)
+            state.lists[i].state = LIST_RETIRED;
+}
+
+static int scan_and_publish(struct needed *needed)
+{
+    /* Cleared first: a walker that misses an object which this scan does not see sets it again. */
+    store_relaxed(&modules_stale, 0);
+    uint32_t capacity = modules_list ? modules_list->capacity : FIRST_CAPACITY;
+    for (;;) {
+        struct list_buffer *buffer = take_list(capacity);
+        if (!buffer) {
+            state.counted = false;
+            store_relaxed(&modules_stale, 1);
+            return -ENOMEM;
+        }
+        struct module_list *list = buffer->list;
+        list->count = 0;
+        struct scan scan = {.list = list, .needed = needed};
+        state.iterate(see_object, &scan);
+        if (scan.unchanged)
+            return 0;
+        if (scan.wanted > list->capacity) {
+            capacity = ALIGN_UP(scan.wanted + scan.wanted / 2, 128u) - 2;
+            continue;
+        }
+        sort_modules(list);
+        if (state.must_publish || !same_modules(list, modules_list))
+            publish(buffer);
+        state.must_publish = false;
+        state.counted = scan.counted;
+        state.adds = scan.adds;
+        state.subs = scan.subs;
+        return 0;
+    }
+}
+
+int modules_start(modules_iterate_fn iterate)
+{
+    lock_acquire(&modules_lock);
+    int error = registry_start();
+    if (!error)
+        error = history_start();
+    if (!error) {
+        struct needed needed = {.count = 0};
+        state.iterate = iterate;
+        state.vdso = getauxval(AT_SYSINFO_EHDR);
+        error = scan_and_publish(&needed);
+    }
+    lock_release(&modules_lock);
+    return error;
+}
+
+int modules_rescan(void)
+{
+    if (!state.iterate)
+        return -EINVAL;
+    int error = lock_acquire_until(&modules_lock, clock_monotonic_ns() + RESCAN_WAIT_NS);
+    if (error) {
+        store_relaxed(&modules_stale, 1);
+        return error;
+    }
+    error = scan_and_publish(NULL);
+    lock_release(&modules_lock);
+    return error;
+}
+
+const struct module *modules_find(const struct module_list *list, uintptr_t pc)
+{
+    uint32_t low = 0, high = list->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (list->modules[middle].start <= pc)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low && pc < list->modules[low - 1].end ? &list->modules[low - 1] : NULL;
+}
+
+void modules_mark_system(uintptr_t address)
+{
+    lock_acquire(&modules_lock);
+    const struct module *module = modules_list ? modules_find(modules_list, address) : NULL;
+    if (module && !module->object->is_system) {
+        ((struct object *)(uintptr_t)module->object)->is_system = true;
+        /* Cached rules tell of the old mark: a new publication outdates them. */
+        state.must_publish = true;
+        int error = scan_and_publish(NULL);
+        (void)error; /* then the next rescan does it */
+    }
+    lock_release(&modules_lock);
+}
+
+struct module_address modules_resolve(uint32_t generation, uintptr_t pc)
+{
+    struct module_address found = {NULL, 0};
+    lock_acquire(&modules_lock);
+    const struct module_list *list = modules_list;
+    const struct module *m = list && list->generation == generation ? modules_find(list, pc) : NULL;
+    if (m)
+        found = (struct module_address){m->object, pc - m->bias};
+    else
+        found = history_resolve(generation, pc);
+    lock_release(&modules_lock);
+    return found;
+}
+
+const struct object *modules_main(void)
+{
+    return state.main_object;
+}
+
+void modules_lock_for_fork(void)
+{
+    lock_acquire(&modules_lock);
+}
+
+void modules_unlock_after_fork(void)
+{
+    lock_release(&modules_lock);
+}
+
+#ifdef LIBAGENT_TEST
+void modules_forget(void)
+{
+    for (int i = 0; i < LISTS_MAX; i++)
+        if (state.lists[i].state != LIST_NONE)
+            arena_release(state.lists[i].list, list_bytes(state.lists[i].list->capacity));
+    memset(&state, 0, sizeof(state));
+    modules_list = NULL;
+    modules_stale = 0;
+    registry_forget();
+    history_forget();
+}
+#endif

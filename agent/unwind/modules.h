@@ -1,0 +1,124 @@
+/* modules.h: the loaded objects, readable from any context without a lock.
+ *
+ * Protocol:
+ *  1. A writer (INIT, THR in the dlopen/dlclose wrappers, TICK) takes LOCK_MODULES, walks the
+ *     loader's list (dl_iterate_phdr of libc), builds a new immutable module_list sorted by
+ *     address, and publishes it by one release store of `modules_list`.
+ *  2. Readers (SIG, HOOK) load that pointer once per walk (acquire) inside a thread guard
+ *     (agent/thread/thread_context.h) and use only what hangs on it.
+ *  3. A replaced list is retired and reused only once thread_guard_quiescent says that no guard
+ *     that could hold it is open; nobody waits for that: a list that is still held stays retired
+ *     until the next rescan.
+ *  4. Objects (identity, names, segments, unwind tables) are never freed: an object loaded again
+ *     is found by path, device, inode and build id and used again. So names of closed objects
+ *     stay, and tables that a walker may read stay mapped.
+ *  5. Objects of the start (those that dlclose cannot unload) have their .eh_frame read in place;
+ *     for objects that came by dlopen the file is mapped by us (read only), so that a dlclose
+ *     during a walk cannot take it away; where that file is not the same any more (build id,
+ *     size), its tables are copied to memory of ours while it is certainly loaded.
+ *
+ * Address reuse: `generation` of a list grows by one when an object is loaded at addresses where
+ * a different object was before. A recorded stack keeps the generation that it was walked with,
+ * and modules_resolve answers for that generation.
+ *
+ * Owns: module lists, objects. Locks: LOCK_MODULES (writers). */
+#ifndef LIBAGENT_MODULES_H
+#define LIBAGENT_MODULES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/base/compiler.h"
+
+enum { BUILD_ID_MAX = 20, OBJECT_SEGMENTS_MAX = 8 };
+
+/* One executable PT_LOAD, in ELF virtual addresses. */
+struct object_segment {
+    uint64_t vaddr;
+    uint64_t size; /* memory size */
+    uint64_t offset;
+};
+
+/* Unwind tables as they can be read now: `data` holds the bytes whose run-time address is
+ * `address`; both differ where the tables were mapped or copied by us (address is then for the
+ * load bias 0: add the module's bias). */
+struct object_table {
+    const uint8_t *data;
+    uint64_t vaddr; /* ELF virtual address of data[0] */
+    size_t size;
+};
+
+struct object {
+    const char *path; /* as the loader has it; the main program's from /proc/self/exe; "[vdso]" */
+    uint8_t build_id[BUILD_ID_MAX];
+    uint8_t build_id_size; /* 0: none */
+    uint8_t segment_count;
+    bool is_main;
+    bool is_vdso;
+    bool is_system; /* libc, loader, libpthread, ..., or the allocator below: see stack_is_clean */
+    bool has_runpath; /* DT_RPATH or DT_RUNPATH: dlopen must see it as its caller */
+    bool in_place;    /* unwind tables are those of the app's own mapping */
+    struct object_segment segments[OBJECT_SEGMENTS_MAX];
+    struct object_table eh_frame_hdr;
+    struct object_table eh_frame; /* from hdr's pointer to the end of its segment */
+    const uint8_t *fde_index;     /* hdr's table: pairs of int32, relative to hdr's vaddr */
+    uint32_t fde_count;           /* 0: no table that can be searched */
+    uint64_t device, inode;       /* 0: unknown */
+};
+
+/* One executable segment of a loaded object: an object with several has several modules (other
+ * objects may lie between them). */
+struct module {
+    uintptr_t start, end; /* run-time addresses */
+    uintptr_t bias;       /* run-time address - ELF virtual address */
+    const struct object *object;
+};
+
+struct module_list {
+    uint32_t publication; /* grows by one with each list: never the same for two lists */
+    uint32_t generation;
+    uint32_t count;
+    uint32_t capacity;
+    struct module modules[]; /* by start, not overlapping */
+};
+
+extern struct module_list *modules_list;
+/* Executable range of libagent.so itself, for walkers that leave its frames out. In the test
+ * flavour, whose objects are part of the test program, empty until the test sets it. */
+extern uintptr_t modules_self_start, modules_self_end;
+/* Set (relaxed) by a walker that met a pc in no module, and by a dlopen that could not be
+ * watched; read by whoever may rescan. */
+extern uint32_t modules_stale;
+
+/* INIT. `iterate` is libc's own dl_iterate_phdr (the app may have put another in front).
+ * 0 or a negative errno. */
+struct dl_phdr_info;
+typedef int (*modules_iterate_fn)(int (*callback)(struct dl_phdr_info *, size_t, void *), void *);
+int modules_start(modules_iterate_fn iterate) MUST_USE;
+/* INIT, THR, TICK. Sees what was loaded and unloaded. 0 or a negative errno. */
+int modules_rescan(void) MUST_USE;
+/* Marks the object that holds `address` as is_system (the allocator below; INIT, before the first
+ * sample). */
+void modules_mark_system(uintptr_t address);
+/* Any context inside a guard: NULL when pc is in no executable segment. */
+const struct module *modules_find(const struct module_list *list, uintptr_t pc);
+
+/* A recorded address, resolved. vaddr is the ELF virtual address. */
+struct module_address {
+    const struct object *object; /* NULL: unknown code */
+    uint64_t vaddr;
+};
+/* INIT, TICK; takes LOCK_MODULES. Also answers for objects that are closed by now. */
+struct module_address modules_resolve(uint32_t generation, uintptr_t pc);
+/* The main program's object. */
+const struct object *modules_main(void);
+/* Around fork: held in prepare, released in parent and child. */
+void modules_lock_for_fork(void);
+void modules_unlock_after_fork(void);
+#ifdef LIBAGENT_TEST
+/* All as before modules_start (what is mapped for closed objects stays). */
+void modules_forget(void);
+#endif
+
+#endif

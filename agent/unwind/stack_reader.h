@@ -1,0 +1,53 @@
+/* stack_reader.h: reads words of a stack without ever faulting.
+ *
+ * A reader holds one range that is known to be readable. It starts as the thread's home range
+ * where the stack pointer is in that; elsewhere (deeper than any walk before, sigaltstack,
+ * coroutines, garbage) each page is probed at its first touch, and the range grows upwards until
+ * it meets the home range. Only a walk that came down to the thread's first frame that way
+ * proves that the pages below belong to the thread's own stack; then they become home
+ * (stack_reader_adopt) and are not probed again.
+ *
+ * What remains: memory outside the home range that another thread unmaps between probe and read.
+ * A stack in use is not unmapped, so that takes a broken stack pointer too.
+ *
+ * Owns: nothing. Context: any. Locks: none. */
+#ifndef LIBAGENT_STACK_READER_H
+#define LIBAGENT_STACK_READER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/base/compiler.h"
+#include "agent/unwind/unwind.h"
+
+struct stack_reader {
+    uintptr_t low, high; /* readable now */
+    struct unwind_stack *home;
+    uint32_t probes_left;
+};
+
+void stack_reader_start(struct stack_reader *reader, struct unwind_stack *home, uintptr_t sp);
+bool stack_read_slow(struct stack_reader *reader, uintptr_t address, uintptr_t *value);
+/* The walk ended at the thread's first frame and never changed stacks: true when it ended on the
+ * home stack. */
+bool stack_reader_adopt(struct stack_reader *reader);
+
+/* Sanitizers would complain of the reads of other functions' frames, which this is about. */
+#define READS_ANY_STACK __attribute__((no_sanitize("address"), no_sanitize("thread")))
+
+struct stack_word {
+    uintptr_t value;
+} __attribute__((packed, may_alias));
+
+READS_ANY_STACK static inline bool stack_read(struct stack_reader *reader, uintptr_t address,
+                                              uintptr_t *value)
+{
+    /* An empty range has high - low == 0, so nothing lies in it. */
+    if (unlikely(address - reader->low >= reader->high - reader->low ||
+                 reader->high - address < sizeof(*value)))
+        return stack_read_slow(reader, address, value);
+    *value = ((const struct stack_word *)address)->value;
+    return true;
+}
+
+#endif

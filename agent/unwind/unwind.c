@@ -1,0 +1,339 @@
+/* The walk. Each frame: look its rule up by pc (rule_cache), on a miss make it (modules, cfi),
+ * write the pc down, step. Three registers (stack pointer, frame pointer, pc) are followed; the
+ * others are known at the start and again behind a signal frame. A row that needs one that is
+ * not known starts the walk anew with `full`: then every row is interpreted, and all registers
+ * are followed (about one walk in a thousand). */
+#include "agent/unwind/unwind.h"
+
+#include <errno.h>
+
+#include "agent/base/stats.h"
+#include "agent/base/sys.h"
+#include "agent/unwind/cfi_expression.h"
+#include "agent/unwind/unwind_arch.h"
+
+/* Stacks that a walk may enter by a signal frame: handlers nest, but not endlessly. */
+enum { SWITCHES_MAX = 16 };
+/* Frames of libagent.so in one walk, which take no place in `pcs`. */
+enum { SELF_FRAMES_MAX = 64 };
+
+#define ALL_REGISTERS      ((1ull << UNWIND_REGS) - 1)
+#define FOLLOWED_REGISTERS (1ull << UNWIND_SP | 1ull << UNWIND_FP | 1ull << UNWIND_PC)
+
+enum step { STEP_CALLER, STEP_END, STEP_STOP, STEP_AGAIN };
+
+/* Whether locks of system objects may be held, see UNWIND_CLEAN: frames from the innermost on
+ * are the app's, then system ones; after those only one more may come (_start). */
+enum purity { PURE_APP, PURE_SYSTEM, PURE_LAST, IMPURE };
+
+struct walk {
+    struct unwind_regs *regs;
+    const struct module_list *list;
+    struct stack_reader reader;
+    uint64_t *pcs;
+    uint32_t max, count;
+    uint32_t flags;
+    uint32_t
+        known_count; /* frames to keep if a chain through unknown code leads nowhere; 0: none */
+    uint64_t valid;  /* registers that are known */
+    enum purity purity;
+    uint8_t switches, self_frames;
+    bool exact;     /* pc is an interrupted one, not a return address */
+    bool innermost; /* no step was taken yet */
+    bool full;
+};
+
+int unwind_start(void)
+{
+    return rule_cache_start();
+}
+
+static const struct module *find_module(const struct walk *w, uintptr_t pc)
+{
+    const struct module *module = modules_find(w->list, pc);
+    if (!module && !load_relaxed(&modules_stale))
+        store_relaxed(&modules_stale, 1);
+    return module;
+}
+
+/* Makes the rule of an address that the cache does not know. */
+static __attribute__((noinline)) uint32_t make_rule(const struct walk *w, uintptr_t pc)
+{
+    const struct module *module = find_module(w, pc);
+    if (!module)
+        return RULE_UNKNOWN;
+    struct cfi_row row;
+    uint64_t vaddr = pc - module->bias;
+    uint32_t rule = RULE_NO_FDE;
+    if (cfi_row_at(module->object, vaddr, &row) == 0)
+        rule = arch_pack(module->object, &row, vaddr);
+    if (module->object->is_system)
+        rule |= RULE_SYSTEM;
+    rule_store(w->list->publication, pc, rule);
+    stats_add(STAT_UNWIND_CACHE_MISSES, 1);
+    return rule;
+}
+
+static enum step result_step(const struct walk *w, enum cfi_result result)
+{
+    return result == CFI_NEEDS_REGISTER && !w->full ? STEP_AGAIN : STEP_STOP;
+}
+
+static enum cfi_result evaluate(struct walk *w, const struct object *object, int32_t at,
+                                const uintptr_t *cfa, uintptr_t *value)
+{
+    size_t size;
+    const uint8_t *expression = cfi_expression(object, at, &size);
+    const struct cfi_registers registers = {w->regs, w->valid};
+    return expression ? cfi_evaluate(expression, size, &registers, cfa, &w->reader, value)
+                      : CFI_BAD;
+}
+
+/* The caller's value of register `reg`. */
+static enum cfi_result caller_value(struct walk *w, const struct object *object,
+                                    const struct cfi_row *row, int reg, uintptr_t cfa,
+                                    uintptr_t *value)
+{
+    int32_t operand = row->value[reg];
+    enum cfi_result result = CFI_GOOD;
+    switch (row->kind[reg]) {
+    case CFI_SAME:
+        operand = reg;
+        /* fallthrough */
+    case CFI_REGISTER:
+        if (operand < 0 || operand >= UNWIND_REGS)
+            return CFI_BAD;
+        *value = w->regs->r[operand];
+        return w->valid >> operand & 1 ? CFI_GOOD : CFI_NEEDS_REGISTER;
+    case CFI_VAL_OFFSET:
+        *value = cfa + (uintptr_t)(intptr_t)operand;
+        return CFI_GOOD;
+    case CFI_VAL_EXPRESSION:
+        return evaluate(w, object, operand, &cfa, value);
+    case CFI_OFFSET:
+        *value = cfa + (uintptr_t)(intptr_t)operand;
+        break;
+    case CFI_EXPRESSION:
+        result = evaluate(w, object, operand, &cfa, value);
+        break;
+    default:
+        return CFI_BAD;
+    }
+    if (result == CFI_GOOD && !stack_read(&w->reader, *value, value))
+        result = CFI_BAD;
+    return result;
+}
+
+/* Goes to the caller's registers, all that are known. */
+static __attribute__((noinline)) enum step apply_row(struct walk *w, const struct object *object,
+                                                     const struct cfi_row *row)
+{
+    if (row->kind[UNWIND_RA] == CFI_UNDEFINED)
+        return STEP_END;
+    /* A pc that stays what it is would never end. */
+    if (UNWIND_RA == UNWIND_PC && row->kind[UNWIND_RA] == CFI_SAME)
+        return STEP_STOP;
+    uintptr_t cfa;
+    enum cfi_result result = CFI_GOOD;
+    if (row->cfa_is_expression) {
+        result = evaluate(w, object, row->cfa_value, NULL, &cfa);
+    } else {
+        cfa = w->regs->r[row->cfa_register] + (uintptr_t)(intptr_t)row->cfa_value;
+        if (!(w->valid >> row->cfa_register & 1))
+            result = CFI_NEEDS_REGISTER;
+    }
+    if (result != CFI_GOOD)
+        return result_step(w, result);
+    struct unwind_regs caller;
+    uint64_t valid = 0;
+    for (int reg = 0; reg < UNWIND_REGS; reg++) {
+        bool same = row->kind[reg] == CFI_SAME;
+        if (reg == UNWIND_SP && same) {
+            caller.r[reg] = cfa;
+            valid |= 1ull << reg;
+            continue;
+        }
+        result = caller_value(w, object, row, reg, cfa, &caller.r[reg]);
+        if (result == CFI_GOOD)
+            valid |= 1ull << reg;
+        else if (reg == UNWIND_SP || reg == UNWIND_RA || (result == CFI_NEEDS_REGISTER && !same))
+            return result_step(w, result);
+    }
+    caller.r[UNWIND_PC] = caller.r[UNWIND_RA];
+    *w->regs = caller;
+    w->valid = valid | 1ull << UNWIND_PC;
+    w->exact = row->signal_frame;
+    return STEP_CALLER;
+}
+
+/* A step by the whole row. */
+static __attribute__((noinline)) enum step step_full(struct walk *w, uintptr_t pc)
+{
+    const struct module *module = modules_find(w->list, pc);
+    struct cfi_row row;
+    if (!module || cfi_row_at(module->object, pc - module->bias, &row) != 0)
+        return STEP_STOP;
+    return apply_row(w, module->object, &row);
+}
+
+/* A step out of code without rules (assembly without call frame information, JIT code): by a
+ * frame record that rbp points at, or, where the innermost code may have none, by the word on
+ * top of the stack. Either must lead into known code; only from unknown code a chain may go on
+ * through unknown code, and must come to known code in the end. */
+static __attribute__((noinline)) enum step step_guess(struct walk *w, enum rule_kind kind)
+{
+    uintptr_t sp = w->regs->r[UNWIND_SP], fp = w->regs->r[UNWIND_FP];
+    uintptr_t caller_fp, pc;
+    if (!(w->valid >> UNWIND_FP & 1))
+        fp = 0;
+    if (fp % sizeof(fp) == 0 && fp >= sp && stack_read(&w->reader, fp, &caller_fp) &&
+        stack_read(&w->reader, fp + sizeof(fp), &pc)) {
+        bool known = pc && modules_find(w->list, pc - 1);
+        bool outermost = !pc && !caller_fp;
+        if (known || outermost || (kind == RULE_UNKNOWN && pc && caller_fp > fp)) {
+            if (!known && !outermost && !w->known_count)
+                w->known_count = w->count;
+            w->regs->r[UNWIND_SP] = fp + 2 * sizeof(fp);
+            w->regs->r[UNWIND_FP] = caller_fp;
+            w->regs->r[UNWIND_PC] = pc;
+            w->valid = FOLLOWED_REGISTERS;
+            w->exact = false;
+            return STEP_CALLER;
+        }
+    }
+    if (w->innermost) {
+        if (!stack_read(&w->reader, sp, &pc) || !pc || !modules_find(w->list, pc - 1))
+            return STEP_STOP;
+        w->regs->r[UNWIND_SP] = sp + sizeof(sp);
+        w->regs->r[UNWIND_PC] = pc;
+        w->valid = FOLLOWED_REGISTERS;
+        w->exact = false;
+        return STEP_CALLER;
+    }
+    /* The ABI's mark of the outermost frame; the loader's entry code has nothing else. */
+    return fp == 0 && kind == RULE_NO_FDE ? STEP_END : STEP_STOP;
+}
+
+static void note_purity(struct walk *w, uint32_t rule)
+{
+    bool system = rule & RULE_SYSTEM;
+    if (w->purity == PURE_LAST || rule_kind(rule) == RULE_UNKNOWN || (system && w->count == 0))
+        w->purity = IMPURE;
+    else if (w->purity == PURE_APP && system)
+        w->purity = PURE_SYSTEM;
+    else if (w->purity == PURE_SYSTEM && !system)
+        w->purity = PURE_LAST;
+}
+
+/* Writes the frame down; false when there is no room. */
+static inline bool record(struct walk *w, uintptr_t pc, uint32_t rule)
+{
+    if (pc - modules_self_start < modules_self_end - modules_self_start) {
+        if (w->innermost)
+            w->flags |= UNWIND_LEAF_SELF;
+        return w->self_frames++ < SELF_FRAMES_MAX;
+    }
+    if (unlikely(w->count == w->max)) {
+        w->flags |= UNWIND_CUT;
+        return false;
+    }
+    if (w->purity != IMPURE)
+        note_purity(w, rule);
+    w->pcs[w->count++] = pc;
+    return true;
+}
+
+/* Whether the walk may go on from `sp` to the caller's stack pointer: upwards always, and
+ * anywhere, some times, from the innermost frame (code that changes stacks) and behind a signal
+ * frame. */
+static bool sp_may_follow(struct walk *w, uintptr_t sp, uintptr_t caller_sp)
+{
+    if (likely(caller_sp > sp && !w->exact))
+        return true;
+    if (w->exact)
+        w->purity = IMPURE;
+    if (caller_sp > sp)
+        return true;
+    return (w->innermost || w->exact) && w->switches++ < SWITCHES_MAX;
+}
+
+/* Walks until the stack ends; STEP_AGAIN when it takes all registers. */
+static enum step walk_frames(struct walk *w)
+{
+    uintptr_t *r = w->regs->r;
+    for (;;) {
+        uintptr_t pc = r[UNWIND_PC] - !w->exact;
+        uint32_t rule = RULE_UNKNOWN;
+        if (likely(pc >> RULE_KEY_BITS == 0)) {
+            rule = rule_lookup(w->list->publication, pc);
+            if (unlikely(rule == RULE_NONE))
+                rule = make_rule(w, pc);
+        }
+        enum rule_kind kind = rule_kind(rule);
+        if (unlikely(kind == RULE_UNKNOWN)) {
+            /* Not known to be code: at least memory, or it is rubbish off a broken stack. */
+            if (!w->innermost && !sys_readable(pc))
+                return STEP_STOP;
+        } else {
+            w->known_count = 0;
+        }
+        if (!record(w, pc, rule))
+            return STEP_STOP;
+        uintptr_t sp = r[UNWIND_SP];
+        enum step step = STEP_CALLER;
+        if (kind == RULE_END) {
+            return STEP_END;
+        } else if (kind >= RULE_NO_FDE) {
+            step = step_guess(w, kind);
+        } else if (unlikely(kind == RULE_FULL || w->full)) {
+            step = step_full(w, pc);
+        } else {
+            if (!arch_step(rule, &w->reader, &r[UNWIND_SP], &r[UNWIND_FP], &r[UNWIND_PC]))
+                step = STEP_STOP;
+            w->valid = FOLLOWED_REGISTERS;
+            w->exact = false;
+        }
+        if (unlikely(step != STEP_CALLER))
+            return step;
+        if (unlikely(!sp_may_follow(w, sp, r[UNWIND_SP])))
+            return STEP_STOP;
+        w->innermost = false;
+        if (unlikely(r[UNWIND_PC] == 0))
+            return STEP_END;
+    }
+}
+
+uint32_t unwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *home, uint64_t *pcs,
+                     uint32_t max, uint32_t *flags, uint32_t *generation)
+{
+    *flags = 0;
+    *generation = 0;
+    const struct module_list *list = load_acquire(&modules_list);
+    if (!list || !rule_cache)
+        return 0;
+    *generation = list->generation;
+    struct unwind_regs start = *regs;
+    struct walk w = {.regs = regs, .list = list, .pcs = pcs, .max = max};
+    enum step step;
+    do {
+        w.full = w.valid != 0; /* the second time */
+        w.valid = ALL_REGISTERS;
+        w.exact = exact;
+        w.innermost = true;
+        w.count = w.flags = w.known_count = 0;
+        w.switches = w.self_frames = 0;
+        w.purity = PURE_APP;
+        stack_reader_start(&w.reader, home, start.r[UNWIND_SP]);
+        *regs = start;
+        step = walk_frames(&w);
+    } while (step == STEP_AGAIN && !w.full);
+    if (w.known_count)
+        w.count = w.known_count;
+    if (step == STEP_END) {
+        w.flags |= UNWIND_COMPLETE;
+        if (w.switches == 0 && stack_reader_adopt(&w.reader) && w.purity != IMPURE && w.count)
+            w.flags |= UNWIND_CLEAN;
+    }
+    *flags = w.flags;
+    return w.count;
+}

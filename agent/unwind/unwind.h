@@ -1,0 +1,78 @@
+/* unwind.h: from registers to program counters.
+ *
+ * Method: call frame information (.eh_frame through .eh_frame_hdr), interpreted on a miss, with
+ * one process-wide, two-way cache of 16,384 rules in single 64-bit words in front (cfi.c,
+ * rule_cache.c; the study behind it is the project's). No loader call, no lock, no malloc,
+ * nothing per thread, no system call except the probe of stack pages seen for the first time.
+ *
+ * Owns: the rule cache. Context: SIG, HOOK, all others; inside a thread guard. Stack: under
+ * 1 KiB. Locks: none. */
+#ifndef LIBAGENT_UNWIND_H
+#define LIBAGENT_UNWIND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/base/compiler.h"
+#include "agent/unwind/modules.h"
+
+#if defined(__x86_64__)
+/* DWARF numbering: 0 rax, 1 rdx, 2 rcx, 3 rbx, 4 rsi, 5 rdi, 6 rbp, 7 rsp, 8..15 r8..r15, 16 rip */
+enum { UNWIND_REGS = 17, UNWIND_FP = 6, UNWIND_SP = 7, UNWIND_PC = 16, UNWIND_RA = 16 };
+#elif defined(__aarch64__)
+enum { UNWIND_REGS = 34, UNWIND_FP = 29, UNWIND_SP = 31, UNWIND_PC = 33, UNWIND_RA = 30 };
+#endif
+
+struct unwind_regs {
+    uintptr_t r[UNWIND_REGS];
+};
+
+/* The part of the thread's own stack that is known to be readable, [low, high). `high` is fixed
+ * when the thread is attached (thread pointer, or argv for the main thread); `low` moves down
+ * page by page, each probed once. Stacks elsewhere (sigaltstack, coroutines) are probed anew in
+ * each walk. */
+struct unwind_stack {
+    uintptr_t low, high;
+};
+
+enum unwind_flags {
+    UNWIND_COMPLETE = 1,  /* reached main's or a thread's first frame */
+    UNWIND_CUT = 2,       /* max frames were not enough */
+    UNWIND_LEAF_SELF = 4, /* the innermost frame is libagent's own (left out) */
+    UNWIND_CLEAN = 8,     /* complete, on the home stack, and no frame of a system object but the
+                             outermost ones: no lock of libc, loader or allocator can be held */
+};
+
+/* 0 or a negative errno; makes and prefaults the cache. INIT. */
+int unwind_start(void) MUST_USE;
+/* Walks from `regs` (changed). Writes up to `max` program counters, innermost first, frames of
+ * libagent.so left out: the interrupted pc itself where `regs` come from a signal context, and
+ * past a signal frame; return address - 1 everywhere else. `exact` tells that regs' own pc is
+ * an interrupted one. Returns the number written; *flags gets unwind_flags, *generation that of
+ * the module list used. */
+uint32_t unwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *home, uint64_t *pcs,
+                     uint32_t max, uint32_t *flags, uint32_t *generation);
+/* The registers of a handler's third argument. */
+void unwind_regs_from_context(struct unwind_regs *regs, const void *ucontext);
+/* The caller's own registers, as after this inline function. */
+static inline __attribute__((always_inline)) void unwind_regs_here(struct unwind_regs *regs)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("movq %%rbx, 24(%0)\n\t"
+                     "movq %%rbp, 48(%0)\n\t"
+                     "movq %%rsp, 56(%0)\n\t"
+                     "movq %%r12, 96(%0)\n\t"
+                     "movq %%r13, 104(%0)\n\t"
+                     "movq %%r14, 112(%0)\n\t"
+                     "movq %%r15, 120(%0)\n\t"
+                     "leaq 0f(%%rip), %%rax\n\t"
+                     "movq %%rax, 128(%0)\n"
+                     "0:"
+                     :
+                     : "r"(regs->r)
+                     : "rax", "memory");
+#endif
+}
+
+#endif

@@ -1,0 +1,97 @@
+/* What is particular to x86-64. The return address is at CFA - 8; the rows of compiled code hang
+ * on rsp or rbp and say where rbp is saved. Three forms of expressions are so common that they
+ * get rules too: PLT stubs, and the two of realigned frames. */
+#if defined(__x86_64__)
+#include <string.h>
+#include <ucontext.h>
+
+#include "agent/unwind/unwind_arch.h"
+
+enum { RBP = UNWIND_FP, RSP = UNWIND_SP, RIP = UNWIND_PC };
+
+void unwind_regs_from_context(struct unwind_regs *regs, const void *ucontext)
+{
+    static const uint8_t places[UNWIND_REGS] = {
+        REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_R8,
+        REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
+    const ucontext_t *context = ucontext;
+    for (int i = 0; i < UNWIND_REGS; i++)
+        regs->r[i] = (uintptr_t)context->uc_mcontext.gregs[places[i]];
+}
+
+/* Linkers describe .plt by one expression for all its stubs: rsp + 8, and 8 more once the stub
+ * has pushed its number, which is told from the pc's place in the stub:
+ * rsp + 8 + (((rip & 15) >= N) << 3). N is 11, or 10 where the push comes after endbr64 (4) and
+ * is followed by bnd jmp. */
+static bool plt_offset(const uint8_t *expression, size_t size, uint64_t vaddr, int32_t *offset)
+{
+    static const uint8_t pattern[] = {0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x30, 0x2a, 0x33, 0x24, 0x22};
+    enum { LITERAL = 6 };
+    if (size != sizeof(pattern))
+        return false;
+    for (size_t i = 0; i < size; i++)
+        if (i != LITERAL && expression[i] != pattern[i])
+            return false;
+    unsigned boundary = expression[LITERAL] - 0x30u;
+    if (boundary > 31)
+        return false;
+    *offset = (vaddr & 15) >= boundary ? 16 : 8;
+    return true;
+}
+
+/* breg6 (rbp) with a small offset, then `rest` bytes. */
+static bool rbp_based(const uint8_t *expression, size_t size, size_t rest, int32_t *offset)
+{
+    if (size != 2 + rest || expression[0] != 0x76 || (expression[1] & 0x80))
+        return false;
+    *offset = (int8_t)(uint8_t)(expression[1] << 1) / 2; /* one byte of sleb: 7 bits with sign */
+    return true;
+}
+
+static uint32_t pack_expression(const struct object *object, const struct cfi_row *row,
+                                uint64_t vaddr)
+{
+    size_t size;
+    int32_t offset;
+    const uint8_t *expression = cfi_expression(object, row->cfa_value, &size);
+    if (!expression)
+        return RULE_FULL;
+    if (row->kind[RBP] == CFI_SAME && plt_offset(expression, size, vaddr, &offset))
+        return rule_make(RULE_SP, 0, offset);
+    /* A frame realigned by gcc: its real CFA was pushed below rbp, and rbp is saved at (rbp). */
+    if (row->kind[RBP] != CFI_EXPRESSION || !rbp_based(expression, size, 1, &offset) ||
+        expression[2] != 0x06 || offset % 8 != 0)
+        return RULE_FULL;
+    size_t saved_size;
+    int32_t saved_offset;
+    const uint8_t *saved = cfi_expression(object, row->value[RBP], &saved_size);
+    if (!saved || !rbp_based(saved, saved_size, 0, &saved_offset) || saved_offset != 0)
+        return RULE_FULL;
+    return rule_make(RULE_FP_DEREF, 0, offset);
+}
+
+uint32_t arch_pack(const struct object *object, const struct cfi_row *row, uint64_t vaddr)
+{
+    if (row->kind[RIP] == CFI_UNDEFINED)
+        return RULE_END;
+    if (row->signal_frame || row->kind[RIP] != CFI_OFFSET || row->value[RIP] != -8 ||
+        row->kind[RSP] != CFI_SAME)
+        return RULE_FULL;
+    if (row->cfa_is_expression)
+        return pack_expression(object, row, vaddr);
+    int32_t offset = row->cfa_value;
+    if ((row->cfa_register != RSP && row->cfa_register != RBP) || offset % 8 != 0 ||
+        offset < RULE_OFFSET_MIN || offset > RULE_OFFSET_MAX)
+        return RULE_FULL;
+    uint32_t slot = 0;
+    if (row->kind[RBP] == CFI_OFFSET) {
+        int32_t at = row->value[RBP];
+        if (at >= 0 || at % 8 != 0 || at / -8 > RULE_SLOT_MAX)
+            return RULE_FULL;
+        slot = (uint32_t)(at / -8);
+    } else if (row->kind[RBP] != CFI_SAME) {
+        return RULE_FULL;
+    }
+    return rule_make(row->cfa_register == RSP ? RULE_SP : RULE_FP, slot, offset);
+}
+#endif

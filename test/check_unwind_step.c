@@ -1,0 +1,187 @@
+/* The walk against libunwind at every instruction: code of libc, the loader's lazy binding, PLT
+ * stubs, libz and callbacks is executed by single steps (the processor's trap flag), and at each
+ * stop both unwind the same registers.
+ *
+ * Under a sanitizer this is left out: libunwind reads the frames of functions that AddressSanitizer
+ * guards, from inside a handler of a sanitizer's runtime that is itself being stepped. */
+#include "test/check.h"
+
+#include <link.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <zlib.h>
+
+#include "agent/thread/thread_context.h"
+#include "agent/unwind/modules.h"
+#include "agent/unwind/unwind.h"
+#include "test/unwind_reference.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+/* Stands in for thread_context: no thread but this one walks. */
+bool thread_guard_quiescent(uint64_t deadline_ns)
+{
+    (void)deadline_ns;
+    return true;
+}
+
+enum { TRAP_FLAG = 0x100, KINDS_MAX = 64, STEPS_WANTED = 200000 };
+
+static struct frames ours, theirs;
+
+/* Differences by interrupted address, with one example each. */
+static struct difference {
+    uint64_t pc, times;
+    struct frames ours, theirs;
+} differences[KINDS_MAX];
+static uint32_t difference_kinds;
+static uint64_t steps, different, incomplete;
+
+static void note_difference(uint64_t pc)
+{
+    different++;
+    uint32_t i = 0;
+    while (i < difference_kinds && differences[i].pc != pc)
+        i++;
+    if (i == KINDS_MAX)
+        return;
+    if (i == difference_kinds) {
+        difference_kinds++;
+        differences[i].pc = pc;
+        differences[i].ours = ours;
+        differences[i].theirs = theirs;
+    }
+    differences[i].times++;
+}
+
+/* int3 switches stepping on and off. */
+static void on_trap(int signal, siginfo_t *info, void *context)
+{
+    ucontext_t *uc = context;
+    (void)signal;
+    if (info->si_code == SI_KERNEL) {
+        uc->uc_mcontext.gregs[REG_EFL] ^= TRAP_FLAG;
+        return;
+    }
+    steps++;
+    agent_walk(uc, &ours);
+    reference_walk(uc, &theirs);
+    if (!(ours.flags & UNWIND_COMPLETE)) {
+        incomplete++;
+        note_difference((uint64_t)uc->uc_mcontext.gregs[REG_RIP]);
+    }
+    else if (!same_frames(&ours, &theirs))
+        note_difference((uint64_t)uc->uc_mcontext.gregs[REG_RIP]);
+}
+
+static int compare(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+static jmp_buf jump;
+
+static __attribute__((noinline)) void jump_back(int value)
+{
+    longjmp(jump, value);
+}
+
+/* A frame that gcc realigns: its CFA is given by an expression. */
+static __attribute__((noinline)) void realigned(char *out, size_t size)
+{
+    volatile char wide[256] __attribute__((aligned(64)));
+    wide[0] = 'x';
+    snprintf(out, size, "%c %p", wide[0], (const void *)wide);
+}
+
+static __attribute__((noinline)) void work(int round)
+{
+    static char text[4096], copy[4096];
+    static int numbers[200];
+    for (size_t size = 1; size < sizeof(copy); size = size * 5 / 3 + 1)
+        memcpy(copy, text, size);
+    snprintf(text, sizeof(text), "%d %s %.12f %e %lx", round, "words", 1.0 / (round + 3), 1e100,
+             0xfeedul);
+    volatile double value = strtod("3.14159265358979e-7", NULL) + strtod("0x1.8p3", NULL);
+    (void)value;
+    void *blocks[24];
+    for (size_t i = 0; i < 24; i++)
+        blocks[i] = malloc(16 + i * i * 700 % 150000);
+    for (size_t i = 0; i < 24; i++)
+        free(blocks[i * 7 % 24]);
+    for (size_t i = 0; i < 200; i++)
+        numbers[i] = (int)(i * 7919 % 211);
+    qsort(numbers, 200, sizeof(int), compare);
+    /* Bound lazily, so the first call goes through the loader. */
+    uLongf size = sizeof(copy);
+    if (round == 0)
+        compress((Bytef *)copy, &size, (const Bytef *)text, 300);
+    crc32(0, (const Bytef *)text, 64);
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    realigned(text, sizeof(text));
+    if (setjmp(jump) == 0)
+        jump_back(1);
+}
+
+static __attribute__((noinline)) void deep(int depth, int round)
+{
+    char pad[100];
+    memset(pad, depth, sizeof(pad));
+    if (depth == 0)
+        work(round);
+    else
+        deep(depth - 1, round);
+    __asm__ volatile("" : : "r"(pad) : "memory"); /* keeps the frame, and no tail call */
+}
+
+START_TEST(every_instruction_as_libunwind)
+{
+    ck_assert_int_eq(modules_start(dl_iterate_phdr), 0);
+    ck_assert_int_eq(unwind_start(), 0);
+    test_home_set();
+    struct sigaction action = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    sigaction(SIGTRAP, &action, NULL);
+    for (int round = 0; round < 8 && steps < STEPS_WANTED; round++) {
+        __asm__ volatile("int3");
+        deep(10, round);
+        __asm__ volatile("int3");
+    }
+    printf("%llu instructions, %llu stacks differ, %llu of ours incomplete\n",
+           (unsigned long long)steps, (unsigned long long)different,
+           (unsigned long long)incomplete);
+    for (uint32_t i = 0; i < difference_kinds; i++) {
+        printf("%llu times at ", (unsigned long long)differences[i].times);
+        print_address(stdout, differences[i].pc);
+        printf("\n");
+        print_frames(stdout, "ours", &differences[i].ours);
+        print_frames(stdout, "libunwind's", &differences[i].theirs);
+    }
+    ck_assert_uint_gt(steps, 100000);
+    ck_assert_uint_le(different * 1000, steps);
+    ck_assert_uint_le(incomplete * 1000, steps);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *s = suite_create("unwind_step");
+    TCase *t = tcase_create("unwind_step");
+    tcase_set_timeout(t, 60);
+    if (!SANITIZED)
+        tcase_add_test(t, every_instruction_as_libunwind);
+    suite_add_tcase(s, t);
+    return s;
+}

@@ -1,0 +1,89 @@
+#include "test/unwind_reference.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+
+#define UNW_LOCAL_ONLY
+#include <libunwind.h>
+
+#include "agent/base/format.h"
+
+__thread struct unwind_stack test_home;
+
+void test_home_set(void)
+{
+    pthread_attr_t attributes;
+    void *low;
+    size_t size;
+    pthread_getattr_np(pthread_self(), &attributes);
+    pthread_attr_getstack(&attributes, &low, &size);
+    pthread_attr_destroy(&attributes);
+    /* As after attaching: only the page in use is known. */
+    test_home.high = (uintptr_t)low + size;
+    test_home.low = (uintptr_t)__builtin_frame_address(0) & ~4095ul;
+}
+
+void reference_walk(const ucontext_t *context, struct frames *frames)
+{
+    unw_cursor_t cursor;
+    frames->count = frames->flags = 0;
+    unw_init_local2(&cursor, (unw_context_t *)(uintptr_t)context, UNW_INIT_SIGNAL_FRAME);
+    bool exact = true;
+    do {
+        unw_word_t ip = 0;
+        unw_get_reg(&cursor, UNW_REG_IP, &ip);
+        if (!ip)
+            break;
+        frames->pcs[frames->count++] = ip - !exact;
+        exact = unw_is_signal_frame(&cursor) > 0;
+    } while (frames->count < REFERENCE_MAX && unw_step(&cursor) > 0);
+}
+
+void agent_walk(const ucontext_t *context, struct frames *frames)
+{
+    struct unwind_regs regs;
+    unwind_regs_from_context(&regs, context);
+    frames->count = unwind_walk(&regs, true, &test_home, frames->pcs, REFERENCE_MAX,
+                                &frames->flags, &frames->generation);
+}
+
+void walk_here(struct frames *frames)
+{
+    struct unwind_regs regs;
+    unwind_regs_here(&regs);
+    frames->count = unwind_walk(&regs, true, &test_home, frames->pcs, REFERENCE_MAX,
+                                &frames->flags, &frames->generation);
+    /* This function's own frame. */
+    if (frames->count)
+        memmove(frames->pcs, frames->pcs + 1, --frames->count * sizeof(frames->pcs[0]));
+}
+
+bool same_frames(const struct frames *a, const struct frames *b)
+{
+    return a->count == b->count && memcmp(a->pcs, b->pcs, a->count * sizeof(a->pcs[0])) == 0;
+}
+
+void print_address(FILE *out, uint64_t pc)
+{
+    Dl_info info;
+    if (!dladdr((void *)pc, &info)) {
+        fprintf(out, "0x%llx", (unsigned long long)pc);
+        return;
+    }
+    fprintf(out, "%s+0x%llx", base_name(info.dli_fname),
+            (unsigned long long)(pc - (uintptr_t)info.dli_fbase));
+    if (info.dli_sname)
+        fprintf(out, " %s+0x%llx", info.dli_sname,
+                (unsigned long long)(pc - (uintptr_t)info.dli_saddr));
+}
+
+void print_frames(FILE *out, const char *title, const struct frames *frames)
+{
+    fprintf(out, "  %s: %u frames, flags %u\n", title, frames->count, frames->flags);
+    for (uint32_t i = 0; i < frames->count && i < 12; i++) {
+        fprintf(out, "    ");
+        print_address(out, frames->pcs[i]);
+        fprintf(out, "\n");
+    }
+}

@@ -1,0 +1,33 @@
+/* unwind_reference.h: the same stack by libunwind, written as unwind_walk writes it, and the
+ * comparison of the two. */
+#ifndef LIBAGENT_TEST_UNWIND_REFERENCE_H
+#define LIBAGENT_TEST_UNWIND_REFERENCE_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <ucontext.h>
+
+#include "agent/unwind/unwind.h"
+
+enum { REFERENCE_MAX = 512 };
+
+struct frames {
+    uint64_t pcs[REFERENCE_MAX];
+    uint32_t count, flags, generation;
+};
+
+/* From a handler's third argument; async-signal-safe as far as libunwind is. */
+void reference_walk(const ucontext_t *context, struct frames *frames);
+void agent_walk(const ucontext_t *context, struct frames *frames);
+/* Of the caller; its own frame has one pc in each, which may differ by some instructions. */
+__attribute__((noinline)) void walk_here(struct frames *frames);
+bool same_frames(const struct frames *a, const struct frames *b);
+
+/* The home stack that agent_walk and walk_here use: set it in each thread of a test. */
+extern __thread struct unwind_stack test_home;
+void test_home_set(void);
+/* "object+0x12 name" of an address. */
+void print_address(FILE *out, uint64_t pc);
+void print_frames(FILE *out, const char *title, const struct frames *frames);
+
+#endif

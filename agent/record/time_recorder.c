@@ -1,0 +1,166 @@
+#include "agent/record/time_recorder.h"
+
+#include <string.h>
+
+#include "agent/base/stats.h"
+
+/* Shares of LIBAGENT_MEMORY for one of the two windows: 1/8 for stacks (8 MiB of the default
+ * 64: 40,000 stacks of 25 frames), 1/16 for totals (131,000 rows), 1/128 for threads (16,000);
+ * with the indices, the two windows take a little under half of the budget. The rest is for the
+ * live heap, thread slots and module lists. */
+enum { STACK_SHARE = 8, TOTAL_SHARE = 16, THREAD_SHARE = 128 };
+/* Bytes of arena for one index word: an index is at most half full when its arena is full. */
+enum { STACK_BYTES = 128, ROW_BYTES = 16, LABEL_BYTES = 16 };
+
+/* Bits of a total's key: family above two references of 31 bits. */
+enum { KEY_FAMILY_SHIFT = 62, KEY_REF_BITS = 31 };
+
+static struct window windows[2];
+static uint32_t active;
+
+static const char *const pseudo_names[PSEUDO_COUNT] = {
+    [PSEUDO_OVERHEAD] = "libagent overhead",
+    [PSEUDO_TRUNCATED] = "libagent truncated",
+    [PSEUDO_TAIL] = "[thread end]",
+    [PSEUDO_UNKNOWN] = "[unknown]",
+};
+
+const char *pseudo_frame_name(enum pseudo_frame frame)
+{
+    return frame > 0 && frame < PSEUDO_COUNT ? pseudo_names[frame] : "[unknown]";
+}
+
+static int create_table(struct intern_table *table, size_t bytes, size_t bytes_of_entry)
+{
+    uint32_t index_size = PAGE_SIZE_MIN / sizeof(uint64_t);
+    while (index_size < bytes / bytes_of_entry)
+        index_size *= 2;
+    return intern_create(table, bytes, index_size);
+}
+
+static void window_begin(struct window *window, uint64_t monotonic_ns, uint64_t realtime_ns)
+{
+    window->start_monotonic_ns = monotonic_ns;
+    window->start_realtime_ns = realtime_ns;
+}
+
+int recorder_start(uint64_t now_monotonic_ns, uint64_t now_realtime_ns)
+{
+    size_t budget = arena_budget();
+    for (size_t i = 0; i < ARRAY_SIZE(windows); i++) {
+        struct window *window = &windows[i];
+        memset(window, 0, sizeof(*window));
+        int error = create_table(&window->stacks, budget / STACK_SHARE, STACK_BYTES);
+        if (!error)
+            error = create_table(&window->totals, budget / TOTAL_SHARE, ROW_BYTES);
+        if (!error)
+            error = create_table(&window->threads, budget / THREAD_SHARE, LABEL_BYTES);
+        if (error)
+            return error;
+    }
+    active = 0;
+    window_begin(&windows[0], now_monotonic_ns, now_realtime_ns);
+    return 0;
+}
+
+static struct intern_entry *intern_total(struct window *window, enum record_family family,
+                                         const struct record_stack *stack, uint32_t count,
+                                         const struct thread_label *label)
+{
+    static const struct {
+        uint64_t words[2];
+    } unknown = {{0, PSEUDO_UNKNOWN}};
+    const uint64_t *key = count ? &stack->generation : unknown.words;
+    struct intern_entry *stack_entry = intern(&window->stacks, key, count ? count + 1 : 2, 0);
+    if (!stack_entry)
+        return NULL;
+    struct intern_entry *thread_entry =
+        intern(&window->threads, (const uint64_t *)label, sizeof(*label) / sizeof(uint64_t), 0);
+    if (!thread_entry)
+        return NULL;
+    uint64_t pair = (uint64_t)family << KEY_FAMILY_SHIFT |
+                    (uint64_t)intern_ref(&window->stacks, stack_entry) << KEY_REF_BITS |
+                    intern_ref(&window->threads, thread_entry);
+    return intern(&window->totals, &pair, 1, sizeof(struct record_values) / sizeof(uint64_t));
+}
+
+void recorder_add(enum record_family family, const struct record_stack *stack, uint32_t count,
+                  const struct thread_label *label, struct record_values values, bool is_real)
+{
+    struct window *window = &windows[load_acquire(&active)];
+    struct intern_entry *entry = intern_total(window, family, stack, count, label);
+    struct record_values *total;
+    if (entry) {
+        total = (struct record_values *)(void *)intern_values(entry);
+    } else {
+        total = &window->truncated[family];
+        stats_add(STAT_SAMPLES_TRUNCATED, 1);
+    }
+    add_relaxed(&total->count, values.count);
+    add_relaxed(&total->amount, values.amount);
+    if (is_real)
+        add_relaxed(&window->real_samples, 1);
+}
+
+bool recorder_has_samples(void)
+{
+    return load_relaxed(&windows[load_acquire(&active)].real_samples) != 0;
+}
+
+uint64_t recorder_window_start_ns(void)
+{
+    return windows[load_acquire(&active)].start_monotonic_ns;
+}
+
+struct window *recorder_turn(uint64_t now_monotonic_ns, uint64_t now_realtime_ns)
+{
+    uint32_t old = load_relaxed(&active);
+    window_begin(&windows[!old], now_monotonic_ns, now_realtime_ns);
+    __atomic_store_n(&active, !old, __ATOMIC_SEQ_CST);
+    return &windows[old];
+}
+
+void recorder_clear(struct window *window)
+{
+    intern_clear(&window->stacks);
+    intern_clear(&window->totals);
+    intern_clear(&window->threads);
+    memset(window->truncated, 0, sizeof(window->truncated));
+    window->real_samples = 0;
+}
+
+void recorder_reset_in_child(uint64_t now_monotonic_ns, uint64_t now_realtime_ns)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(windows); i++)
+        recorder_clear(&windows[i]);
+    active = 0;
+    window_begin(&windows[0], now_monotonic_ns, now_realtime_ns);
+}
+
+int window_each(const struct window *window, int (*each)(const struct window_row *, void *),
+                void *data)
+{
+    const uint64_t ref_mask = ((uint64_t)1 << KEY_REF_BITS) - 1;
+    for (uint32_t n = 0; n <= window->totals.index_mask; n++) {
+        const struct intern_entry *entry = intern_slot(&window->totals, n);
+        if (!entry)
+            continue;
+        uint64_t pair = entry->data[0];
+        const struct intern_entry *stack =
+            intern_at(&window->stacks, (uint32_t)(pair >> KEY_REF_BITS & ref_mask));
+        const struct intern_entry *thread =
+            intern_at(&window->threads, (uint32_t)(pair & ref_mask));
+        struct window_row row = {
+            .family = (enum record_family)(pair >> KEY_FAMILY_SHIFT),
+            .generation = (uint32_t)stack->data[0],
+            .pcs = stack->data + 1,
+            .count = stack->words - 1u,
+            .thread = (const struct thread_label *)(const void *)thread->data,
+            .values = {load_relaxed(&entry->data[1]), load_relaxed(&entry->data[2])},
+        };
+        int error = each(&row, data);
+        if (error < 0)
+            return error;
+    }
+    return 0;
+}

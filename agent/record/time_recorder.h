@@ -1,0 +1,91 @@
+/* time_recorder.h: totals of a window, added to by handlers and hooks without blocking.
+ *
+ * Protocol:
+ *  1. Two windows; `active` says into which samples go. A sample enters a thread guard, loads
+ *     `active`, interns its stack, its thread and the pair, adds to the pair's totals (relaxed
+ *     atomics), leaves the guard. Tables only grow; all are lock-free (intern_table.h).
+ *  2. A flush (TICK or exit, under LOCK_FLUSH) turns `active` (recorder_turn), waits until all
+ *     guards open at that time are closed, and then has the old window to itself: encodes it,
+ *     clears it. The other one serves meanwhile.
+ *  3. What does not fit adds to the window's `truncated` totals: sums stay true.
+ *  Race that remains: a sample that loaded `active` just before the turn lands in the old
+ *  window, though its time is past the window's end by microseconds. Harmless.
+ *
+ * Owns: the windows. Context: recorder_add SIG, HOOK, THR, TICK, INIT inside a guard; the rest
+ * INIT, TICK under LOCK_FLUSH. Locks: none of its own. */
+#ifndef LIBAGENT_TIME_RECORDER_H
+#define LIBAGENT_TIME_RECORDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/base/compiler.h"
+#include "agent/record/intern_table.h"
+#include "agent/thread/thread_context.h"
+
+enum record_family { RECORD_CPU, RECORD_ALLOC, RECORD_FAMILIES };
+
+/* Values are fixed point, so that fractions of unbiased counts add up: count << 16 of them is 1. */
+enum { RECORD_FRACTION_BITS = 16 };
+
+/* Program counters below this are names, not addresses. */
+enum pseudo_frame {
+    PSEUDO_OVERHEAD = 1, /* "libagent overhead": the agent's own time */
+    PSEUDO_TRUNCATED,    /* "libagent truncated": what no table had room for */
+    PSEUDO_TAIL,         /* "[thread end]": CPU time after a thread's last sample */
+    PSEUDO_UNKNOWN,      /* "[unknown]": the walk gave no frame at all */
+    PSEUDO_COUNT
+};
+const char *pseudo_frame_name(enum pseudo_frame frame);
+
+/* count is in 1/2^16; amount in nanoseconds (cpu) or in bytes/2^8 (alloc). */
+struct record_values {
+    uint64_t count;
+    uint64_t amount;
+};
+enum { RECORD_AMOUNT_BITS_ALLOC = 8 };
+
+struct window {
+    struct intern_table stacks;  /* key: struct record_stack; no values */
+    struct intern_table threads; /* key: struct thread_label as 3 words; no values */
+    struct intern_table totals;  /* key: family << 62 | stack ref << 31 | thread ref; 2 values */
+    struct record_values truncated[RECORD_FAMILIES];
+    uint64_t real_samples; /* timer or allocation samples: an empty window writes nothing */
+    uint64_t start_monotonic_ns, start_realtime_ns;
+};
+
+int recorder_start(uint64_t now_monotonic_ns, uint64_t now_realtime_ns) MUST_USE;
+/* A stack as it is interned: the generation is the first word of the key. */
+struct record_stack {
+    uint64_t generation; /* of the module list */
+    uint64_t pcs[];      /* innermost first */
+};
+/* Adds one sample. A stack of no frame is recorded as PSEUDO_UNKNOWN. `is_real`: a timer's or an
+ * allocation's sample (not a tail, not overhead). */
+void recorder_add(enum record_family family, const struct record_stack *stack, uint32_t count,
+                  const struct thread_label *label, struct record_values values, bool is_real);
+/* Has the active window a real sample? Any context. */
+bool recorder_has_samples(void);
+/* When the active window began (CLOCK_MONOTONIC). */
+uint64_t recorder_window_start_ns(void);
+/* Turns the windows; the old one is returned. The caller waits for quiescence before it reads. */
+struct window *recorder_turn(uint64_t now_monotonic_ns, uint64_t now_realtime_ns);
+/* Empties a window that nobody can reach. */
+void recorder_clear(struct window *window);
+/* In a fork child: both windows empty, time restarted. */
+void recorder_reset_in_child(uint64_t now_monotonic_ns, uint64_t now_realtime_ns);
+
+/* One row of a quiescent window. */
+struct window_row {
+    enum record_family family;
+    uint32_t generation;
+    const uint64_t *pcs;
+    uint32_t count;
+    const struct thread_label *thread;
+    struct record_values values;
+};
+/* Calls `each` for every row (not for `truncated`); stops at a negative result and returns it. */
+int window_each(const struct window *window, int (*each)(const struct window_row *, void *),
+                void *data);
+
+#endif

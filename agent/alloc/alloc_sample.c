@@ -1,0 +1,159 @@
+#include "agent/alloc/alloc_sample.h"
+
+#include "agent/base/clock.h"
+#include "agent/base/options.h"
+#include "agent/base/real.h"
+#include "agent/base/rng.h"
+#include "agent/base/stats.h"
+#include "agent/base/sys.h"
+#include "agent/record/scratch.h"
+#include "agent/record/time_recorder.h"
+#include "agent/thread/moment.h"
+#include "agent/thread/thread_context.h"
+#include "agent/unwind/unwind.h"
+
+/* A thread that found sampling off looks again after so many bytes: a start reaches it soon, and
+ * the look costs nothing measurable. */
+static const int64_t look_again = (int64_t)1 << 20;
+/* Never: 8 EiB less some. */
+static const int64_t look_never = INT64_MAX / 2;
+
+enum alloc_state { ALLOC_OFF, ALLOC_ON, ALLOC_OFF_FOR_GOOD };
+
+static uint32_t state;
+static uint64_t interval = 1;
+static bool measures_cpu;
+
+void alloc_start(uint64_t interval_bytes, bool with_cpu)
+{
+    interval = interval_bytes;
+    measures_cpu = with_cpu;
+    /* The calling thread found sampling off before main: it looks at once. */
+    thread_tls.bytes_until_sample = 0;
+    thread_tls.rng.state = 0;
+    store_release(&state, ALLOC_ON);
+}
+
+void alloc_stop(void)
+{
+    store_release(&state, ALLOC_OFF);
+}
+
+void alloc_stop_for_good(void)
+{
+    store_release(&state, ALLOC_OFF_FOR_GOOD);
+}
+
+uint64_t alloc_weight(size_t size, uint64_t interval_bytes)
+{
+    const double one = (double)((uint64_t)1 << RECORD_FRACTION_BITS);
+    if (interval_bytes <= 1)
+        return (uint64_t)one;
+    double ratio = (double)size / (double)interval_bytes;
+    return (uint64_t)(one / -real_expm1(-ratio) + 0.5);
+}
+
+static int64_t draw_gap(struct rng *rng)
+{
+    return interval <= 1 ? 0 : rng_exponential(rng, (double)interval);
+}
+
+static struct record_values values_of(size_t size)
+{
+    uint64_t weight = alloc_weight(size, interval);
+    /* weight x size, from 1/2^16 to 1/2^8; 128 bits, as a block may have 2^47 bytes. */
+    unsigned __int128 amount = (unsigned __int128)weight * size;
+    return (struct record_values){
+        weight, (uint64_t)(amount >> (RECORD_FRACTION_BITS - RECORD_AMOUNT_BITS_ALLOC))};
+}
+
+/* Fills `stack`, adds the sample; returns the walk's flags. */
+static uint32_t walk_and_add(struct thread_slot *slot, struct record_stack *stack, size_t size)
+{
+    struct unwind_regs regs;
+    struct unwind_stack home = {slot->stack_low, slot->stack_high};
+    uint32_t flags;
+    uint32_t generation;
+    unwind_regs_here(&regs);
+    uint32_t count =
+        unwind_walk(&regs, false, &home, stack->pcs, options.max_frames, &flags, &generation);
+    slot->stack_low = home.low;
+    stack->generation = generation;
+    if (flags & UNWIND_CUT)
+        stats_add(STAT_STACKS_CUT, 1);
+    else if (!(flags & UNWIND_COMPLETE))
+        stats_add(STAT_STACKS_INCOMPLETE, 1);
+    recorder_add(RECORD_ALLOC, stack, count, &slot->label, values_of(size), true);
+    return flags;
+}
+
+static uint32_t sample(struct thread_slot *slot, size_t size)
+{
+    static struct record_stack no_frames;
+    uint64_t begin = measures_cpu ? clock_thread_cpu_ns() : 0;
+    struct record_stack *stack = scratch_claim();
+    uint32_t flags = 0;
+    thread_guard_enter(slot);
+    if (stack) {
+        flags = walk_and_add(slot, stack, size);
+        scratch_give(stack);
+    } else {
+        /* No room to walk: the bytes are counted all the same, in a stack of no name. */
+        recorder_add(RECORD_ALLOC, &no_frames, 0, &slot->label, values_of(size), true);
+        stats_add(STAT_ALLOC_DROPPED_BUSY, 1);
+    }
+    thread_guard_leave(slot);
+    stats_add(STAT_ALLOC_SAMPLES, 1);
+    if (measures_cpu) {
+        uint64_t cost = clock_thread_cpu_ns() - begin;
+        slot->cpu_hooks_ns += cost;
+        add_relaxed(&slot->overhead_ns, cost);
+        stats_add(STAT_OVERHEAD_NS, cost);
+    }
+    return flags;
+}
+
+void alloc_sample_inside_hook(size_t size)
+{
+    struct thread_tls *tls = &thread_tls;
+    uint32_t now = load_acquire(&state);
+    if (now != ALLOC_ON || tls->internal) {
+        tls->bytes_until_sample = now == ALLOC_OFF && !tls->internal ? look_again : look_never;
+        tls->rng.state = 0;
+        return;
+    }
+    if (tls->alloc_depth)
+        return;
+    if (tls->inside) {
+        /* The agent's own doing (a thread of ours is being made), or an app's signal handler
+         * that came in between: not counted, so that the gap stays what it was. */
+        tls->bytes_until_sample += (int64_t)size;
+        return;
+    }
+    struct thread_slot *slot = tls->slot;
+    if (slot && slot->tid != sys_tid())
+        return; /* a vfork child or a clone on shared TLS: nothing is written */
+    tls->inside = 1;
+    if (tls->rng.state == 0) {
+        /* The thread's first gap: this allocation lies in it like any other. */
+        rng_seed(&tls->rng, (uintptr_t)tls);
+        tls->bytes_until_sample = draw_gap(&tls->rng) - (int64_t)size;
+    }
+    uint32_t flags = 0;
+    if (tls->bytes_until_sample < 0) {
+        if (!slot)
+            slot = thread_attach(0, 0);
+        if (slot)
+            flags = sample(slot, size);
+        else
+            stats_add(STAT_ALLOC_DROPPED_UNTRACKED, 1);
+        /* In its TLS teardown a thread has a slot for one sample only: nobody would give it
+         * back later. */
+        if (slot && tls->left)
+            thread_leave();
+        tls->bytes_until_sample = draw_gap(&tls->rng);
+    }
+    if (flags & UNWIND_CLEAN)
+        moment_pass();
+    tls->inside = 0;
+}

@@ -1,0 +1,130 @@
+#include "agent/sched/cpu_sample.h"
+
+#include <sys/auxv.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/options.h"
+#include "agent/base/stats.h"
+#include "agent/base/sys.h"
+#include "agent/record/scratch.h"
+#include "agent/record/time_recorder.h"
+#include "agent/thread/moment.h"
+#include "agent/unwind/unwind.h"
+
+static const uint64_t one_sample = (uint64_t)1 << RECORD_FRACTION_BITS;
+
+/* CPU time since the last sample that is the app's. */
+static uint64_t app_time(const struct thread_slot *slot, uint64_t now_ns)
+{
+    uint64_t since = now_ns > slot->cpu_last_ns ? now_ns - slot->cpu_last_ns : 0;
+    return since > slot->cpu_hooks_ns ? since - slot->cpu_hooks_ns : 0;
+}
+
+static void count_flags(uint32_t flags)
+{
+    if (flags & UNWIND_CUT)
+        stats_add(STAT_STACKS_CUT, 1);
+    else if (!(flags & UNWIND_COMPLETE))
+        stats_add(STAT_STACKS_INCOMPLETE, 1);
+}
+
+static uint32_t walk_and_add(struct thread_slot *slot, struct record_stack *stack, void *ucontext,
+                             uint64_t amount_ns)
+{
+    struct unwind_regs regs;
+    struct unwind_stack home = {slot->stack_low, slot->stack_high};
+    uint32_t flags;
+    uint32_t generation;
+    unwind_regs_from_context(&regs, ucontext);
+    /* The first place stays free for a pseudo frame; without one the stack begins a word on. */
+    uint32_t count =
+        unwind_walk(&regs, true, &home, stack->pcs + 1, options.max_frames, &flags, &generation);
+    slot->stack_low = home.low;
+    count_flags(flags);
+    if (flags & UNWIND_LEAF_SELF) {
+        stack->pcs[0] = PSEUDO_OVERHEAD;
+        count++;
+    } else {
+        stack = (struct record_stack *)(void *)&stack->pcs[0];
+    }
+    stack->generation = generation;
+    recorder_add(RECORD_CPU, stack, count, &slot->label,
+                 (struct record_values){one_sample, amount_ns}, true);
+    return flags;
+}
+
+void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext)
+{
+    struct thread_tls *tls = &thread_tls;
+    if (tls->inside) {
+        stats_add(STAT_CPU_DROPPED_INSIDE, 1);
+        return;
+    }
+    /* A late signal of a timer that is gone finds a slot that is free, or another thread's. */
+    if (load_acquire(&slot->state) != SLOT_USED || slot->tid != sys_tid())
+        return;
+    tls->inside = 1;
+    if (tls->slot != slot)
+        thread_take_over(slot);
+    uint32_t flags = 0;
+    uint64_t begin = clock_thread_cpu_ns();
+    struct record_stack *stack = scratch_claim();
+    if (stack) {
+        thread_refresh_name(slot);
+        thread_guard_enter(slot);
+        flags = walk_and_add(slot, stack, ucontext, app_time(slot, begin));
+        thread_guard_leave(slot);
+        scratch_give(stack);
+        stats_add(STAT_CPU_SAMPLES, 1);
+        uint64_t end = clock_thread_cpu_ns();
+        add_relaxed(&slot->overhead_ns, end - begin);
+        stats_add(STAT_OVERHEAD_NS, end - begin);
+        slot->cpu_last_ns = end;
+        slot->cpu_hooks_ns = 0;
+    } else {
+        stats_add(STAT_CPU_DROPPED_BUSY, 1);
+    }
+    if (flags & UNWIND_CLEAN)
+        moment_pass();
+    tls->inside = 0;
+}
+
+/* A stack that is known without a walk; room for the longest one. */
+struct known_stack {
+    uint64_t generation;
+    uint64_t pcs[2];
+};
+
+static void add_known(uint64_t leaf, uint64_t root, const struct thread_label *label,
+                      uint64_t amount_ns)
+{
+    struct known_stack stack = {load_acquire(&modules_list)->generation, {leaf, root}};
+    recorder_add(RECORD_CPU, (const struct record_stack *)(const void *)&stack, root ? 2 : 1, label,
+                 (struct record_values){0, amount_ns}, false);
+}
+
+void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns)
+{
+    uint64_t rest = app_time(slot, now_ns);
+    slot->cpu_last_ns = now_ns;
+    slot->cpu_hooks_ns = 0;
+    /* What burnt it is not known; where the thread began is. The main thread's begin is the
+     * program's entry point. */
+    uint64_t root = slot->start_routine;
+    if (!root && slot->is_main)
+        root = getauxval(AT_ENTRY);
+    if (rest)
+        add_known(PSEUDO_TAIL, root, &slot->label, rest);
+}
+
+void cpu_sample_overhead(struct thread_slot *slot)
+{
+    cpu_sample_add_overhead(&slot->label,
+                            __atomic_exchange_n(&slot->overhead_ns, 0, __ATOMIC_RELAXED));
+}
+
+void cpu_sample_add_overhead(const struct thread_label *label, uint64_t amount_ns)
+{
+    if (amount_ns)
+        add_known(PSEUDO_OVERHEAD, 0, label, amount_ns);
+}

@@ -1,0 +1,23 @@
+/* cpu_sample.h: one CPU sample, whoever scheduled it.
+ *
+ * The value of a sample is measured: the thread's CPU clock since its last sample, less the time
+ * that hooks took in between, which is overhead. So late ticks and overruns lose nothing, and a
+ * sample that has to be put off (thread inside the agent, no scratch buffer) leaves its time to
+ * the next one.
+ *
+ * Owns: nothing. Context: cpu_sample_inside_handler SIG; the tail THR, INIT, TICK inside no
+ * guard. Locks: none. */
+#ifndef LIBAGENT_CPU_SAMPLE_H
+#define LIBAGENT_CPU_SAMPLE_H
+
+#include "agent/thread/thread_context.h"
+
+void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext);
+/* Accounts the CPU time of a thread after its last sample, up to its clock's value `now_ns`. */
+void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns);
+/* Moves the overhead that was measured for the slot's thread into the window. */
+void cpu_sample_overhead(struct thread_slot *slot);
+/* Adds `amount_ns` as overhead of the thread named by `label` (the agent's own threads). */
+void cpu_sample_add_overhead(const struct thread_label *label, uint64_t amount_ns);
+
+#endif

@@ -1,0 +1,158 @@
+#include "agent/sched/sampling_signal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "agent/base/lock.h"
+#include "agent/base/log.h"
+#include "agent/base/next.h"
+#include "agent/base/sys.h"
+
+/* Standard signals first: their default use is rare in programs; real-time ones are taken by
+ * runtimes (glibc's timers, Boehm's collector, musl's). */
+static const int candidates[] = {SIGPROF, SIGVTALRM, SIGSTKFLT, SIGPWR};
+
+enum { VIEWS = 8 };
+static struct sigaction views[VIEWS];
+static uint32_t view;
+static struct lock view_lock = LOCK_INIT(LOCK_SIGNALS);
+static sampling_handler sample;
+static int number;
+
+int sampling_signal_number(void)
+{
+    return number;
+}
+
+bool sampling_signal_is_ours(const siginfo_t *info)
+{
+    return info->si_code == SI_TIMER && thread_slot_is_ours(info->si_value.sival_ptr);
+}
+
+static bool has_handler(const struct sigaction *action)
+{
+    return action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN;
+}
+
+/* The default action of every candidate is the end of the process: done by the kernel, so that
+ * the exit status tells the signal. It is pending until this handler returns and unblocks it. */
+static void default_action(int signal)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof(action));
+    action.sa_handler = SIG_DFL;
+    next.sigaction(signal, &action, NULL);
+    sys_call3(SYS_tgkill, sys_pid(), sys_tid(), signal);
+}
+
+static void chain(int signal, siginfo_t *info, void *context)
+{
+    const struct sigaction app = views[load_acquire(&view)];
+    if (app.sa_handler == SIG_IGN)
+        return;
+    if (app.sa_handler == SIG_DFL) {
+        default_action(signal);
+        return;
+    }
+    if (app.sa_flags & (int)SA_RESETHAND) {
+        struct sigaction reset = app;
+        reset.sa_handler = SIG_DFL;
+        reset.sa_flags &= ~(int)(SA_SIGINFO | SA_RESETHAND);
+        int result;
+        (void)sampling_signal_action(signal, &reset, NULL, &result);
+    }
+    if (app.sa_flags & SA_SIGINFO)
+        app.sa_sigaction(signal, info, context);
+    else
+        app.sa_handler(signal);
+}
+
+static void on_signal(int signal, siginfo_t *info, void *context)
+{
+    if (!sampling_signal_is_ours(info)) {
+        chain(signal, info, context);
+        return;
+    }
+    sampling_handler handler = load_acquire(&sample);
+    if (handler)
+        handler(info->si_value.sival_ptr, context);
+}
+
+/* Puts our handler into the kernel, with what of the app's own handler it has to share. */
+static void install(int signal, const struct sigaction *app)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof(action));
+    action.sa_sigaction = on_signal;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
+    if (has_handler(app)) {
+        const int shared = SA_RESTART | SA_ONSTACK | SA_NODEFER;
+        action.sa_flags = SA_SIGINFO | (app->sa_flags & shared);
+        action.sa_mask = app->sa_mask;
+    }
+    next.sigaction(signal, &action, NULL);
+}
+
+int sampling_signal_start(sampling_handler handler)
+{
+    if (!next.sigaction)
+        return -ENOSYS;
+    for (size_t i = 0; !number && i < ARRAY_SIZE(candidates); i++) {
+        struct sigaction found;
+        if (next.sigaction(candidates[i], NULL, &found) != 0 || found.sa_handler != SIG_DFL)
+            continue;
+        views[0] = found;
+        number = candidates[i];
+        if (number != SIGPROF)
+            log_info("SIGPROF is in use, signal %d is taken instead", number);
+        install(number, &found);
+    }
+    if (!number)
+        return -EBUSY;
+    store_release(&sample, handler);
+    return 0;
+}
+
+void sampling_signal_stop(void)
+{
+    store_release(&sample, NULL);
+}
+
+bool sampling_signal_action(int signal, const struct sigaction *action, struct sigaction *old,
+                            int *result)
+{
+    if (!number || signal != number)
+        return false;
+    *result = 0;
+    if (sys_pid() != thread_pid()) {
+        /* A vfork (or _Fork) child: the dispositions are its own, the view is the parent's. */
+        struct sigaction kernel;
+        *result = next.sigaction(signal, action, &kernel);
+        if (old)
+            *old = kernel.sa_sigaction == on_signal ? views[load_acquire(&view)] : kernel;
+        return true;
+    }
+    /* All signals wait, so that a handler of this thread cannot come here with the lock held. */
+    uint64_t all = ~(uint64_t)0;
+    uint64_t mask;
+    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof(mask));
+    lock_acquire(&view_lock);
+    uint32_t index = load_relaxed(&view);
+    const struct sigaction before = views[index];
+    if (action) {
+        index = (index + 1) % VIEWS;
+        views[index] = *action;
+        store_release(&view, index);
+        install(signal, action);
+    }
+    lock_release(&view_lock);
+    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
+    if (old)
+        *old = before;
+    return true;
+}
+
+void sampling_signal_reset_in_child(void)
+{
+    lock_reset(&view_lock);
+}

@@ -1,0 +1,35 @@
+/* export.h: from a quiescent window to the bytes of one pprof file a family.
+ *
+ * Names are found here, off every hot path: for each object all addresses of the window are
+ * sorted, and one pass over .symtab (or .dynsym) names those that lie inside a symbol's size;
+ * others are `object+0xoffset`. Files are read by pread, never mapped (a file cut meanwhile must
+ * not fault), and only when their build id is still that of the loaded object.
+ *
+ * Owns: nothing that lasts. Context: TICK, INIT (exit). Locks: LOCK_MODULES for resolving, short.
+ * Memory: buffers of its own (mmap), freed before it returns. */
+#ifndef LIBAGENT_EXPORT_H
+#define LIBAGENT_EXPORT_H
+
+#include <stdint.h>
+
+#include "agent/base/buffer.h"
+#include "agent/base/compiler.h"
+#include "agent/record/time_recorder.h"
+
+struct export_request {
+    enum record_family family;
+    uint64_t start_unix_ns;
+    uint64_t duration_ns;
+    uint64_t period; /* cpu: nanoseconds between ticks; alloc: interval in bytes */
+    bool thread_labels;
+    const char *const *comments; /* texts, NULL at the end */
+};
+
+/* The file's name part: "cpu", "heap". */
+const char *export_family_name(enum record_family family);
+/* Encodes; `out` is empty before, and stays empty when the family has no row. 0 or a negative
+ * errno (out is then freed). */
+int export_pprof(const struct window *window, const struct export_request *request,
+                 struct buffer *out) MUST_USE;
+
+#endif

@@ -1,0 +1,41 @@
+#include "uploader/error_text.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+#include "agent/base/compiler.h"
+
+/* What opening, writing and renaming files fails with in practice. */
+static const struct {
+    int code;
+    const char *text;
+} texts[] = {
+    {EACCES, "permission denied"},
+    {EBADF, "descriptor closed by the program"},
+    {EDQUOT, "disk quota exceeded"},
+    {EEXIST, "name already taken"},
+    {EFBIG, "file too large"},
+    {EIO, "input/output error"},
+    {ELOOP, "too many symbolic links"},
+    {EMFILE, "too many open files in the process"},
+    {ENAMETOOLONG, "name too long"},
+    {ENFILE, "too many open files in the system"},
+    {ENOENT, "no such file or directory"},
+    {ENOMEM, "out of memory"},
+    {ENOSPC, "no space left on device"},
+    {ENOSYS, "not supported by the kernel"},
+    {ENOTDIR, "not a directory"},
+    {EPERM, "operation not permitted"},
+    {EROFS, "read-only file system"},
+    {ESTALE, "stale file handle"},
+};
+
+const char *error_text(int code)
+{
+    int value = code < 0 ? -code : code;
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+        if (texts[i].code == value)
+            return texts[i].text;
+    }
+    return "unexpected error";
+}

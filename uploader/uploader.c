@@ -1,0 +1,376 @@
+/* How the state is guarded:
+ *
+ *   1. All members of `state` below `lock` change under it only, and only by plain stores and
+ *      short copies. Blobs are moved, never shared: a blob is in the ring, or it is `work`, the
+ *      one that the run loop has in hand. The loop reads the bytes of `work` without the lock;
+ *      nobody else touches them.
+ *   2. Nothing is freed or mapped under the lock, and a buffer is taken out of `state` under the
+ *      lock before it is freed. So whenever the lock is free, each buffer in `state` is whole,
+ *      also in the memory image that a fork makes: uploader_reset_in_child frees them if the
+ *      lock was free at the fork, and forgets them if not.
+ *   3. `submitted` and `settled` are futex words that only grow. Who waits reads the word first,
+ *      then looks at the state, then sleeps unless the word has changed. */
+#include "uploader/uploader.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "agent/base/format.h"
+#include "agent/base/lock.h"
+#include "agent/base/log.h"
+#include "agent/base/stats.h"
+#include "agent/base/sys.h"
+#include "uploader/compress.h"
+#include "uploader/error_text.h"
+#include "uploader/file_backend.h"
+
+enum { FAMILIES = 4 }; /* cpu, heap, wall, lock */
+
+struct blob {
+    struct blob_header header;
+    struct buffer body;
+    bool compressed; /* a blob that could not be written is not compressed again */
+};
+
+struct last_file {
+    char family[sizeof(((struct blob_header *)0)->family)];
+    char path[FILE_PATH_SIZE + PROFILE_NAME_SIZE];
+};
+
+static struct {
+    uint32_t submitted; /* a blob came, or the end was asked for */
+    uint32_t settled;   /* the answer of uploader_is_done may have changed */
+    struct lock lock;
+    struct blob ring[UPLOADER_QUEUE_LENGTH];
+    unsigned first, count;
+    struct blob work;
+    bool busy;      /* the run loop is between taking a blob and finding none left */
+    bool finishing; /* uploader_finish was called */
+    bool ended;     /* uploader_run has returned since, and no blob came after */
+    uint32_t files_written;
+    struct last_file last[FAMILIES];
+} state = {.lock = LOCK_INIT(LOCK_UPLOADER)};
+
+/* The run loop's own; written by others only while it does not run. */
+static struct file_backend backend;
+static enum compression compression;
+static bool in_failure;    /* the row of failures that has been logged */
+static bool said_hopeless; /* the two lines that are said once */
+static bool said_unlisted;
+static uint32_t lost_at_end; /* not yet said */
+static struct file_report report;
+
+static void bump(uint32_t *word)
+{
+    __atomic_fetch_add(word, 1, __ATOMIC_RELEASE);
+    sys_futex_wake(word, INT32_MAX);
+}
+
+/* --- The queue. These run under the lock. ------------------------------------------------- */
+
+static struct blob take_first(void)
+{
+    struct blob blob = state.ring[state.first];
+    state.ring[state.first] = (struct blob){0};
+    state.first = (state.first + 1) % UPLOADER_QUEUE_LENGTH;
+    state.count--;
+    return blob;
+}
+
+static void put_last(const struct blob *blob)
+{
+    state.ring[(state.first + state.count) % UPLOADER_QUEUE_LENGTH] = *blob;
+    state.count++;
+}
+
+static void put_first(const struct blob *blob)
+{
+    state.first = (state.first + UPLOADER_QUEUE_LENGTH - 1) % UPLOADER_QUEUE_LENGTH;
+    state.ring[state.first] = *blob;
+    state.count++;
+}
+
+/* ------------------------------------------------------------------------------------------ */
+
+int uploader_start(const struct uploader_config *config)
+{
+    compression = config->compression;
+    in_failure = said_hopeless = said_unlisted = false;
+    lost_at_end = 0;
+    int error = file_backend_init(&backend, config->folder, config->tmpdir, config->output_limit,
+                                  config->program, config->pid);
+    uploader_resume();
+    return error;
+}
+
+int uploader_submit(const struct blob_header *header, struct buffer *body)
+{
+    struct blob blob = {.header = *header, .body = *body};
+    *body = (struct buffer){0};
+    blob.header.dialect[sizeof blob.header.dialect - 1] = 0;
+    blob.header.family[sizeof blob.header.family - 1] = 0;
+    blob.header.service[sizeof blob.header.service - 1] = 0;
+    if (blob.body.error) {
+        buffer_free(&blob.body);
+        stats_add(STAT_WINDOWS_DROPPED, 1);
+        return -ENOMEM;
+    }
+    if (blob.body.size == 0) {
+        buffer_free(&blob.body);
+        return 0;
+    }
+
+    struct blob oldest = {0};
+    lock_acquire(&state.lock);
+    if (state.count == UPLOADER_QUEUE_LENGTH) {
+        oldest = take_first();
+        stats_add(STAT_WINDOWS_DROPPED, 1);
+    }
+    put_last(&blob);
+    state.ended = false;
+    lock_release(&state.lock);
+    buffer_free(&oldest.body);
+    bump(&state.submitted);
+    return 0;
+}
+
+/* --- The run loop ------------------------------------------------------------------------- */
+
+/* Under the lock. */
+static void remember_file(const char *family)
+{
+    state.files_written++;
+    for (size_t i = 0; i < FAMILIES; i++) {
+        struct last_file *last = &state.last[i];
+        if (last->family[0] && strcmp(last->family, family) != 0)
+            continue;
+        memcpy(last->family, family, sizeof last->family);
+        format(last->path, sizeof last->path, "%s/%s", report.folder, report.name);
+        return;
+    }
+}
+
+static int compress_work(void)
+{
+    if (state.work.compressed)
+        return 0;
+    struct buffer packed = {0};
+    int error = compress_bytes(compression, state.work.body.data, state.work.body.size, &packed);
+    if (error)
+        return error;
+    lock_acquire(&state.lock);
+    struct buffer plain = state.work.body;
+    state.work.body = packed;
+    state.work.compressed = true;
+    lock_release(&state.lock);
+    buffer_free(&plain);
+    return 0;
+}
+
+/* The seam for other ways out than files: what a backend needs is here, the header and the
+ * bytes; what the loop needs is the answer, kept in `report`. */
+static int ship_work(void)
+{
+    report = (struct file_report){0};
+    int error = compress_work();
+    if (error) {
+        report.reason = error_text(error);
+        return error;
+    }
+    return file_backend_write(&backend, &state.work.header, compression, state.work.body.data,
+                              state.work.body.size, clock_realtime_ns(), &report);
+}
+
+static void log_success(void)
+{
+    if (in_failure)
+        log_info("profiles can be written to %s again", report.folder);
+    in_failure = false;
+    if (report.removed.count > 0)
+        log_info("removed %u old profiles (%llu bytes) from %s: LIBAGENT_OUTPUT_LIMIT",
+                 report.removed.count, (unsigned long long)report.removed.bytes, report.folder);
+    if (report.unlisted && !said_unlisted) {
+        said_unlisted = true;
+        log_warn("%s may not be read: LIBAGENT_OUTPUT_LIMIT is not kept there", report.folder);
+    }
+}
+
+static void log_failure(int error)
+{
+    if (report.hopeless && !said_hopeless) {
+        said_hopeless = true;
+        log_error("a profile of family %s was dropped: %s", state.work.header.family,
+                  report.reason);
+    } else if (!report.hopeless && !in_failure) {
+        in_failure = true;
+        log_error("cannot write profiles to %s: %s (errno %d); the last %d are kept for the next "
+                  "try",
+                  report.folder[0] ? report.folder : backend.folder, report.reason, -error,
+                  UPLOADER_QUEUE_LENGTH);
+    }
+}
+
+/* Ends a try. True when the loop should wait before the next. */
+static bool settle_work(int error, bool last_try)
+{
+    bool keep = error && !report.hopeless && !last_try;
+    struct buffer gone = {0};
+    lock_acquire(&state.lock);
+    struct blob blob = state.work;
+    state.work = (struct blob){0};
+    if (keep && state.count < UPLOADER_QUEUE_LENGTH) {
+        put_first(&blob);
+    } else {
+        gone = blob.body;
+        if (!error)
+            remember_file(blob.header.family);
+        else
+            stats_add(keep ? STAT_WINDOWS_DROPPED : STAT_WINDOWS_FAILED, 1);
+    }
+    lock_release(&state.lock);
+    buffer_free(&gone);
+    lost_at_end += error && last_try;
+    return keep;
+}
+
+enum step { STEP_TRY, STEP_LAST_TRY, STEP_SAY_LOST, STEP_WAIT, STEP_END };
+
+static enum step next_step(void)
+{
+    enum step step;
+    lock_acquire(&state.lock);
+    if (state.count > 0) {
+        state.work = take_first();
+        state.busy = true;
+        step = state.finishing ? STEP_LAST_TRY : STEP_TRY;
+    } else if (lost_at_end > 0) {
+        /* Still busy: who waits for the end may end the process, so the line comes first. */
+        step = STEP_SAY_LOST;
+    } else {
+        state.busy = false;
+        state.ended = state.finishing;
+        step = state.finishing ? STEP_END : STEP_WAIT;
+    }
+    lock_release(&state.lock);
+    return step;
+}
+
+static void try_work(bool last_try, uint32_t seen)
+{
+    int error = ship_work();
+    if (error)
+        log_failure(error);
+    else
+        log_success();
+    if (settle_work(error, last_try))
+        sys_futex_wait(&state.submitted, seen, clock_monotonic_ns() + UPLOADER_RETRY_NS);
+}
+
+void uploader_run(void)
+{
+    for (;;) {
+        uint32_t seen = load_acquire(&state.submitted);
+        enum step step = next_step();
+        switch (step) {
+        case STEP_TRY:
+        case STEP_LAST_TRY:
+            try_work(step == STEP_LAST_TRY, seen);
+            break;
+        case STEP_SAY_LOST:
+            log_error("%u profiles could not be written and are lost", lost_at_end);
+            lost_at_end = 0;
+            break;
+        case STEP_WAIT:
+            bump(&state.settled);
+            sys_futex_wait(&state.submitted, seen, 0);
+            break;
+        case STEP_END:
+            bump(&state.settled);
+            return;
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ */
+
+void uploader_finish(void)
+{
+    lock_acquire(&state.lock);
+    state.finishing = true;
+    lock_release(&state.lock);
+    bump(&state.submitted);
+}
+
+void uploader_resume(void)
+{
+    lock_acquire(&state.lock);
+    state.finishing = state.ended = false;
+    lock_release(&state.lock);
+}
+
+static bool is_done_locked(void)
+{
+    return state.ended || (state.count == 0 && !state.busy);
+}
+
+bool uploader_is_done(void)
+{
+    lock_acquire(&state.lock);
+    bool done = is_done_locked();
+    lock_release(&state.lock);
+    return done;
+}
+
+int uploader_wait_done(uint64_t deadline_ns)
+{
+    for (;;) {
+        uint32_t seen = load_acquire(&state.settled);
+        int error = lock_acquire_until(&state.lock, deadline_ns);
+        if (error)
+            return error;
+        bool done = is_done_locked();
+        lock_release(&state.lock);
+        if (done)
+            return 0;
+        if (clock_monotonic_ns() >= deadline_ns)
+            return -ETIMEDOUT;
+        sys_futex_wait(&state.settled, seen, deadline_ns);
+    }
+}
+
+uint32_t uploader_last_files(char *out, size_t size)
+{
+    size_t length = 0;
+    if (size > 0)
+        out[0] = 0;
+    lock_acquire(&state.lock);
+    for (size_t i = 0; i < FAMILIES && state.last[i].family[0]; i++) {
+        const char *path = state.last[i].path;
+        /* Half a path would be a lie. */
+        if (length + strlen(path) + 2 <= size)
+            length += format(out + length, size - length, "%s%s", length ? " " : "", path);
+    }
+    uint32_t files = state.files_written;
+    lock_release(&state.lock);
+    return files;
+}
+
+void uploader_reset_in_child(int pid)
+{
+    bool whole = load_acquire(&state.lock.word) == 0;
+    lock_reset(&state.lock);
+    if (whole) {
+        buffer_free(&state.work.body);
+        for (size_t i = 0; i < UPLOADER_QUEUE_LENGTH; i++)
+            buffer_free(&state.ring[i].body);
+    }
+    memset(state.ring, 0, sizeof state.ring);
+    memset(&state.work, 0, sizeof state.work);
+    memset(state.last, 0, sizeof state.last);
+    state.first = state.count = 0;
+    state.files_written = 0;
+    state.busy = state.finishing = state.ended = false;
+    in_failure = said_hopeless = said_unlisted = false;
+    lost_at_end = 0;
+    backend.pid = pid;
+}

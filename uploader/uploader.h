@@ -1,0 +1,65 @@
+/* uploader.h: takes encoded profiles, compresses them, writes them out, from a thread of its own.
+ *
+ * The uploader gets bytes and a header and never looks inside. It knows agent/base alone: its
+ * thread is made by agent.c, which runs uploader_run in it.
+ *
+ *   1. TICK (or the exit path) calls uploader_submit: the blob goes to the end of a bounded
+ *      queue; when the queue is full the oldest goes, counted (STAT_WINDOWS_DROPPED).
+ *   2. UP wakes, takes the head, compresses it (uploader/compress), writes it
+ *      (uploader/file_backend: temporary name, then rename). A blob that could not be written
+ *      (full disk, folder gone) stays at the head and is tried again at the next submit, every
+ *      UPLOADER_RETRY_NS, and at the end; the first failure of a row is logged once.
+ *   3. At exit uploader_finish asks for an end; whoever runs uploader_run tries each blob once
+ *      more and returns. What is left then is counted (STAT_WINDOWS_FAILED) and said.
+ *
+ * Owns: the queue, the blobs in it, the output folder's state. Context: uploader_submit TICK,
+ * INIT; uploader_run UP (or INIT at exit where no thread can be made). Locks: LOCK_UPLOADER,
+ * held for queue pointers only, never over compression or I/O. */
+#ifndef LIBAGENT_UPLOADER_H
+#define LIBAGENT_UPLOADER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/base/buffer.h"
+#include "agent/base/clock.h"
+#include "agent/base/compiler.h"
+#include "agent/base/options.h"
+#include "uploader/blob.h"
+
+enum { UPLOADER_QUEUE_LENGTH = 16 }; /* blobs: two families, eight windows */
+
+#define UPLOADER_RETRY_NS (10 * NS_PER_SEC) /* a try costs one failed system call or two */
+
+struct uploader_config {
+    const char *folder; /* NULL: ${TMPDIR:-/tmp}/libagent-UID, made 0700 */
+    const char *tmpdir; /* value of TMPDIR or NULL */
+    uint64_t output_limit;
+    enum compression compression;
+    const char *program; /* as in the file's name; bytes outside [A-Za-z0-9._-] become _ */
+    int pid;
+};
+
+/* Remembers the configuration (texts copied, a relative folder made absolute). Touches no file.
+ * 0 or a negative errno. */
+int uploader_start(const struct uploader_config *config) MUST_USE;
+/* Takes over `body` (left empty, also on failure). 0, or -ENOMEM (counted as dropped). */
+int uploader_submit(const struct blob_header *header, struct buffer *body) MUST_USE;
+/* The run loop of the uploader's thread: until uploader_finish, and the queue is done. */
+void uploader_run(void);
+/* The run loop is to end once it has tried everything that is queued. */
+void uploader_finish(void);
+/* After a finish that was not the end (exec failed): uploader_run may be called again. */
+void uploader_resume(void);
+/* True once uploader_run has returned after uploader_finish, or nothing is queued. */
+bool uploader_is_done(void);
+/* Waits for that until the CLOCK_MONOTONIC deadline: 0 or -ETIMEDOUT. */
+int uploader_wait_done(uint64_t deadline_ns) MUST_USE;
+/* Files written so far, and the path of the last one of each family joined by spaces, for the
+ * line at exit. Returns the number of files. */
+uint32_t uploader_last_files(char *out, size_t size);
+/* In a fork child: nothing queued (the parent ships its own), new pid, state as after start. */
+void uploader_reset_in_child(int pid);
+
+#endif

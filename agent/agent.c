@@ -1,0 +1,317 @@
+#include "agent/agent.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "agent/agent_thread.h"
+#include "agent/alloc/alloc_sample.h"
+#include "agent/base/arena.h"
+#include "agent/base/cgroup.h"
+#include "agent/base/clock.h"
+#include "agent/base/format.h"
+#include "agent/base/lock.h"
+#include "agent/base/log.h"
+#include "agent/base/next.h"
+#include "agent/base/options.h"
+#include "agent/base/rng.h"
+#include "agent/base/stats.h"
+#include "agent/base/sys.h"
+#include "agent/flush.h"
+#include "agent/record/scratch.h"
+#include "agent/record/time_recorder.h"
+#include "agent/sched/cpu_sample.h"
+#include "agent/sched/sched.h"
+#include "agent/thread/moment.h"
+#include "agent/thread/thread_context.h"
+#include "agent/unwind/modules.h"
+#include "agent/unwind/unwind.h"
+#include "uploader/uploader.h"
+
+enum agent_state { AGENT_OFF, AGENT_STARTING, AGENT_ON, AGENT_STOPPING };
+
+/* What exit may be held up by at most. */
+static const uint64_t exit_limit_ns = 3 * NS_PER_SEC;
+
+static uint32_t state;
+static struct lock life_lock = LOCK_INIT(LOCK_LIFE);
+/* NULL: no CPU profile. */
+static const struct scheduler *scheduler;
+
+static bool is_on(void)
+{
+    return load_acquire(&state) == AGENT_ON;
+}
+
+/* ---- threads ---- */
+
+static void thread_begin(struct thread_slot *slot)
+{
+    if (scheduler && slot)
+        scheduler->thread_begin(slot);
+}
+
+struct thread_slot *agent_thread_prepare(uintptr_t start_routine, void *argument)
+{
+    return is_on() && !thread_tls.internal ? thread_prepare(start_routine, argument) : NULL;
+}
+
+void agent_thread_not_born(struct thread_slot *slot)
+{
+    thread_release_slot(slot);
+}
+
+void agent_thread_begin(struct thread_slot *slot)
+{
+    thread_tls.inside = 1;
+    thread_attach_prepared(slot);
+    thread_begin(slot);
+    if (is_on())
+        moment_pass();
+    thread_tls.inside = 0;
+}
+
+/* The calling thread ends: its last CPU time is accounted, its timer goes, its slot is free. */
+static void thread_leaving(void)
+{
+    struct thread_slot *slot = thread_tls.slot;
+    thread_tls.inside = 1;
+    if (slot && slot->tid == sys_tid()) {
+        if (scheduler)
+            scheduler->thread_end(slot);
+        if (scheduler && is_on()) {
+            thread_guard_enter(slot);
+            cpu_sample_tail(slot, clock_thread_cpu_ns());
+            cpu_sample_overhead(slot);
+            thread_guard_leave(slot);
+        }
+        thread_leave();
+    }
+    thread_tls.inside = 0;
+}
+
+/* ---- start ---- */
+
+static int start_tables(void)
+{
+    arena_set_budget(cgroup_limit_share(options.memory));
+    int error = thread_start(thread_leaving);
+    if (!error)
+        error = scratch_start(options.max_frames);
+    if (!error)
+        error = recorder_start(clock_monotonic_ns(), clock_realtime_ns());
+    return error;
+}
+
+static int start_unwinder(void)
+{
+    if (!next.dl_iterate_phdr)
+        return -ENOSYS;
+    int error = modules_start((modules_iterate_fn)next.dl_iterate_phdr);
+    if (error)
+        return error;
+    modules_mark_system((uintptr_t)next.malloc);
+    return unwind_start();
+}
+
+static int start_uploader(char *const *environment, const char *program)
+{
+    const struct uploader_config config = {
+        .folder = options.output,
+        .tmpdir = environment_get(environment, "TMPDIR"),
+        .output_limit = options.output_limit,
+        .compression = options.compression,
+        .program = program,
+        .pid = sys_pid(),
+    };
+    return uploader_start(&config);
+}
+
+static void start_scheduler(void)
+{
+    int error = scheduler_cputimer.start(NS_PER_SEC / options.frequency);
+    if (error)
+        log_warn("no CPU profile: no signal is free (error %d)", -error);
+    else
+        scheduler = &scheduler_cputimer;
+}
+
+static int start(char **argv, char *const *environment, const char *program)
+{
+    store_release(&state, AGENT_STARTING);
+    int error = start_tables();
+    if (!error)
+        error = start_unwinder();
+    if (!error)
+        error = start_uploader(environment, program);
+    if (error)
+        return error;
+    agent_thread_start(thread_begin);
+    bool with_cpu = (options.profiles & PROFILE_CPU) && options_ok(PART_CPU);
+    bool with_alloc = (options.profiles & PROFILE_ALLOC) && options_ok(PART_ALLOC);
+    if (with_cpu)
+        start_scheduler();
+    store_release(&state, AGENT_ON);
+    /* The main thread's frames lie below its arguments. */
+    thread_begin(thread_attach((uintptr_t)argv, 0));
+    if (with_alloc)
+        alloc_start(options.alloc_interval, scheduler != NULL);
+    return 0;
+}
+
+static void print_help(void)
+{
+    static char text[16384];
+    options_help(text, sizeof(text));
+    log_plain(text);
+}
+
+void agent_init(char **argv, char **environment)
+{
+    char path[512];
+    long length = sys_call3(SYS_readlink, "/proc/self/exe", path, sizeof(path) - 1);
+    path[length > 0 ? length : 0] = 0;
+    const char *program = base_name(length > 0 ? path : argv[0] ? argv[0] : "unknown");
+    struct rng rng;
+    rng_seed(&rng, 0);
+    lock_acquire(&life_lock);
+    bool selected = options_select(environment, getauxval(AT_SECURE) != 0, program, argv[0],
+                                   1 - rng_unit(&rng));
+    if (selected) {
+        options_load(environment, program);
+        if (options.help)
+            print_help();
+        selected = options_ok(PART_ALL) && options_ok(PART_OUTPUT) && options.profiles;
+    }
+    if (selected) {
+        int error = start(argv, environment, program);
+        if (error) {
+            store_release(&state, AGENT_OFF);
+            log_error("not profiled: start failed (error %d)", -error);
+        }
+    }
+    if (!is_on())
+        alloc_stop_for_good();
+    lock_release(&life_lock);
+}
+
+/* ---- end ---- */
+
+void agent_at_exit(void)
+{
+    uint32_t on = AGENT_ON;
+    /* exit from two threads at once: one of them does this. */
+    if (sys_pid() != thread_pid() ||
+        !__atomic_compare_exchange_n(&state, &on, AGENT_STOPPING, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_RELAXED))
+        return;
+    thread_tls.inside++;
+    alloc_stop_for_good();
+    if (scheduler)
+        scheduler->stop();
+    moment_work = NULL;
+    agent_thread_finish(clock_monotonic_ns() + exit_limit_ns);
+    log_flush();
+    thread_tls.inside--;
+}
+
+void agent_before_exec(void)
+{
+    if (!is_on() || sys_pid() != thread_pid() || !flush_is_due_at_end())
+        return;
+    thread_tls.inside++;
+    agent_thread_flush(clock_monotonic_ns() + exit_limit_ns);
+    thread_tls.inside--;
+}
+
+/* ---- objects ---- */
+
+void agent_objects_changed(void)
+{
+    if (!is_on() || sys_pid() != thread_pid())
+        return;
+    thread_tls.inside++;
+    int error = modules_rescan();
+    if (error)
+        log_warn("the list of loaded objects is not up to date (error %d)", -error);
+    thread_tls.inside--;
+}
+
+bool agent_caller_has_runpath(uintptr_t address)
+{
+    struct thread_slot *slot = thread_tls.slot;
+    if (!is_on() || !slot || slot->tid != sys_tid())
+        return true;
+    thread_tls.inside++;
+    thread_guard_enter(slot);
+    const struct module *module = modules_find(load_acquire(&modules_list), address);
+    bool has = !module || module->object->has_runpath;
+    thread_guard_leave(slot);
+    thread_tls.inside--;
+    return has;
+}
+
+void agent_objects_will_change(void)
+{
+    store_relaxed(&modules_stale, 1);
+    moment_set_due_now();
+}
+
+/* ---- fork ---- */
+
+/* Between prepare and parent or child, under LOCK_MODULES. */
+static uint64_t mask_before_fork;
+
+/* The signal waits: the kernel starts fork again when a signal is pending, so that with many
+ * pages to copy a fork would never end. */
+void agent_fork_prepare(void)
+{
+    if (!is_on())
+        return;
+    thread_tls.inside++;
+    thread_tls.in_fork = 1;
+    modules_lock_for_fork();
+    uint64_t all = ~(uint64_t)0;
+    sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, &all, &mask_before_fork, sizeof(all));
+}
+
+static void after_fork(void)
+{
+    uint64_t mask = mask_before_fork;
+    modules_unlock_after_fork();
+    thread_tls.in_fork = 0;
+    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
+    thread_tls.inside--;
+}
+
+void agent_fork_parent(void)
+{
+    if (thread_tls.in_fork)
+        after_fork();
+}
+
+/* The child has one thread and a copy of the parent's memory: what the parent recorded is the
+ * parent's to ship, time starts anew. */
+void agent_fork_child(void)
+{
+    lock_reset(&life_lock);
+    if (!thread_tls.in_fork)
+        return;
+    thread_reset_in_child();
+    scratch_reset_in_child();
+    recorder_reset_in_child(clock_monotonic_ns(), clock_realtime_ns());
+    stats_reset();
+    log_reset_in_child();
+    flush_reset_in_child();
+    uploader_reset_in_child(thread_pid());
+    agent_thread_reset_in_child();
+    /* Gaps of its own, not those of the parent. */
+    thread_tls.rng.state = 0;
+    thread_tls.bytes_until_sample = 0;
+    struct thread_slot *own = thread_tls.slot;
+    if (!own)
+        own = thread_attach(0, 0);
+    if (scheduler)
+        scheduler->reset_in_child(own);
+    after_fork();
+}

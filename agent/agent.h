@@ -1,0 +1,45 @@
+/* agent.h: the life cycle, as shim/ calls it.
+ *
+ *   OFF ──agent_init──► STARTING ──► ON ──agent_at_exit──► STOPPING (to the end of the process)
+ *
+ * Every function returns at once while the agent is off.
+ *
+ * Owns: the state, the agent's thread. Context and locks: as said at each function. */
+#ifndef LIBAGENT_AGENT_H
+#define LIBAGENT_AGENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/base/compiler.h"
+
+struct thread_slot;
+
+/* The one constructor: reads the options and starts the agent where they select this process.
+ * INIT; LOCK_LIFE. */
+void agent_init(char **argv, char **environment);
+/* Return from main, exit, quick_exit: writes the last window, within EXIT_LIMIT. INIT. */
+void agent_at_exit(void);
+/* Before exec: what was recorded is written, since exec ends it. THR. */
+void agent_before_exec(void);
+
+/* pthread_create: NULL: the new thread is not to be tracked. THR. */
+struct thread_slot *agent_thread_prepare(uintptr_t start_routine, void *argument);
+void agent_thread_not_born(struct thread_slot *slot);
+/* First thing in the new thread. THR. */
+void agent_thread_begin(struct thread_slot *slot);
+
+/* Objects were loaded or unloaded (dlopen, dlclose). THR; LOCK_MODULES. */
+void agent_objects_changed(void);
+/* Does the object that holds `address` have a search path of its own? THR, inside no guard. */
+bool agent_caller_has_runpath(uintptr_t address);
+/* An object is being loaded that cannot be waited for. THR. */
+void agent_objects_will_change(void);
+
+/* Handlers of fork, in the order of their names. */
+void agent_fork_prepare(void);
+void agent_fork_parent(void);
+void agent_fork_child(void);
+
+#endif

@@ -1,0 +1,277 @@
+#include "agent/agent_thread.h"
+
+#include <errno.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/format.h"
+#include "agent/base/log.h"
+#include "agent/base/options.h"
+#include "agent/base/sys.h"
+#include "agent/flush.h"
+#include "agent/record/scratch.h"
+#include "agent/record/time_recorder.h"
+#include "agent/thread/moment.h"
+#include "agent/thread/own_thread.h"
+#include "agent/thread/thread_context.h"
+#include "agent/thread/thread_scan.h"
+#include "agent/unwind/modules.h"
+#include "agent/unwind/unwind.h"
+#include "uploader/uploader.h"
+
+enum thread_state { THREAD_NONE, THREAD_STARTING, THREAD_RUNNING };
+enum request { REQUEST_NONE, REQUEST_FLUSH, REQUEST_FINISH };
+
+/* When a thread cannot be made (limits), the next try is so much later. */
+static const uint64_t retry_ns = 10 * NS_PER_SEC;
+/* A scan of the loaded objects costs tens of microseconds: once a second at most. */
+static const uint64_t rescan_every_ns = NS_PER_SEC;
+/* Room below the stack pointer that pthread_create may use: it needs about 2 KiB. */
+enum { STACK_ROOM = 16384 };
+
+static uint32_t agent_thread;
+static uint32_t uploader_thread;
+static uint32_t request;
+static uint64_t request_deadline_ns;
+static uint32_t served; /* requests done */
+static uint64_t next_rescan_ns;
+static uint32_t said_no_thread;
+static void (*adopted)(struct thread_slot *);
+
+static uint64_t period_end(void)
+{
+    return options.period_ns ? recorder_window_start_ns() + options.period_ns : UINT64_MAX;
+}
+
+static bool begins(uint32_t *thread)
+{
+    uint32_t none = THREAD_NONE;
+    return __atomic_compare_exchange_n(thread, &none, THREAD_STARTING, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_RELAXED);
+}
+
+/* ---- the uploader's thread ---- */
+
+static void *uploader_main(void *unused)
+{
+    (void)unused;
+    own_thread_enter("libagent-up");
+    flush_own_thread_begins("libagent-up");
+    store_release(&uploader_thread, THREAD_RUNNING);
+    uploader_run();
+    return NULL;
+}
+
+static void need_uploader(void)
+{
+    if (!begins(&uploader_thread))
+        return;
+    int error = own_thread_create(uploader_main);
+    if (error) {
+        store_release(&uploader_thread, THREAD_NONE);
+        log_warn("no uploader thread (error %d), tried again after the next period", -error);
+    }
+}
+
+/* What is queued is written until the deadline: by the uploader's thread where there is one,
+ * else by the calling one. */
+static void write_all(enum request asked, uint64_t deadline_ns)
+{
+    bool has_thread = load_acquire(&uploader_thread) != THREAD_NONE;
+    if (asked == REQUEST_FINISH || !has_thread)
+        uploader_finish();
+    if (!has_thread) {
+        uploader_run();
+        if (asked != REQUEST_FINISH)
+            uploader_resume();
+    } else if (uploader_wait_done(deadline_ns) != 0) {
+        log_error("the last profiles were not written in time");
+    }
+}
+
+static void serve(enum request asked, uint64_t deadline_ns)
+{
+    (void)!flush_window(asked == REQUEST_FINISH);
+    write_all(asked, deadline_ns);
+}
+
+/* ---- the agent's thread ---- */
+
+static void rescan_if_stale(uint64_t now)
+{
+    if (!load_relaxed(&modules_stale) || now < load_relaxed(&next_rescan_ns))
+        return;
+    store_relaxed(&next_rescan_ns, now + rescan_every_ns);
+    store_relaxed(&modules_stale, 0);
+    if (modules_rescan() != 0)
+        log_warn("the list of loaded objects is not up to date");
+}
+
+static void flush_period(void)
+{
+    thread_scan(flush_is_own_thread, adopted);
+    if (flush_window(false) > 0)
+        need_uploader();
+}
+
+static void *agent_main(void *unused)
+{
+    (void)unused;
+    own_thread_enter("libagent");
+    flush_own_thread_begins("libagent");
+    store_release(&agent_thread, THREAD_RUNNING);
+    uint64_t next_flush_ns = period_end();
+    for (;;) {
+        uint32_t asked = load_acquire(&request);
+        uint64_t now = clock_monotonic_ns();
+        rescan_if_stale(now);
+        if (asked != REQUEST_NONE) {
+            serve((enum request)asked, load_relaxed(&request_deadline_ns));
+            store_release(&request, REQUEST_NONE);
+            __atomic_fetch_add(&served, 1, __ATOMIC_RELEASE);
+            sys_futex_wake(&served, INT32_MAX);
+            if (asked == REQUEST_FINISH)
+                return NULL;
+        } else if (now >= next_flush_ns) {
+            flush_period();
+            /* Missed periods are skipped, not made up. */
+            next_flush_ns = clock_monotonic_ns() + options.period_ns;
+        } else {
+            sys_futex_wait(&request, REQUEST_NONE, MIN_OF(next_flush_ns, now + rescan_every_ns));
+        }
+    }
+}
+
+/* Makes the agent's thread if there is none. 0, or a negative errno. */
+static int need_agent_thread(void)
+{
+    if (!begins(&agent_thread))
+        return 0;
+    int error = own_thread_create(agent_main);
+    if (error)
+        store_release(&agent_thread, THREAD_NONE);
+    return error;
+}
+
+/* ---- moments ---- */
+
+static bool has_stack_room(void)
+{
+    return sys_readable((uintptr_t)__builtin_frame_address(0) - STACK_ROOM);
+}
+
+/* moment_work: something is due, and this thread holds no lock of libc. */
+static void on_moment(void)
+{
+    if (!has_stack_room())
+        return;
+    uint64_t now = clock_monotonic_ns();
+    rescan_if_stale(now);
+    uint64_t due = UINT64_MAX;
+    if (load_acquire(&agent_thread) == THREAD_NONE) {
+        due = period_end();
+        if (now >= due) {
+            int error = recorder_has_samples() ? need_agent_thread() : 0;
+            due = now + retry_ns;
+            if (error && !exchange_acq_rel(&said_no_thread, 1))
+                log_warn("no thread of the agent (error %d): profiles are written at exit", -error);
+        }
+    }
+    if (load_relaxed(&modules_stale))
+        due = MIN_OF(due, load_relaxed(&next_rescan_ns));
+    store_relaxed(&moment_due_ns, due);
+}
+
+void agent_thread_start(void (*thread_adopted)(struct thread_slot *))
+{
+    adopted = thread_adopted;
+    moment_work = on_moment;
+    store_relaxed(&moment_due_ns, period_end());
+}
+
+/* ---- requests ---- */
+
+/* May pthread_create be called here? Yes when no frame of libc, the loader or the allocator lies
+ * under the call that led to us (exit, exec) but the outermost ones. */
+static bool stack_allows_thread(void)
+{
+    struct thread_slot *slot = thread_tls.slot;
+    struct record_stack *stack = slot && slot->tid == sys_tid() ? scratch_claim() : NULL;
+    if (!stack)
+        return false;
+    struct unwind_regs regs;
+    struct unwind_stack home = {slot->stack_low, slot->stack_high};
+    uint32_t flags;
+    uint32_t generation;
+    thread_guard_enter(slot);
+    unwind_regs_here(&regs);
+    uint32_t count =
+        unwind_walk(&regs, false, &home, stack->pcs, options.max_frames, &flags, &generation);
+    const struct module_list *list = load_acquire(&modules_list);
+    uint32_t changes = 0; /* between the app's code and the system's, from the innermost on */
+    bool in_system = true;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct module *module = modules_find(list, stack->pcs[i]);
+        bool is_system = !module || module->object->is_system;
+        changes += is_system != in_system;
+        in_system = is_system;
+    }
+    thread_guard_leave(slot);
+    scratch_give(stack);
+    /* system, app, system: two changes at most. */
+    return (flags & UNWIND_COMPLETE) && changes <= 2 && has_stack_room();
+}
+
+static void ask(enum request asked, uint64_t deadline_ns)
+{
+    bool has_thread = load_acquire(&agent_thread) != THREAD_NONE ||
+                      (stack_allows_thread() && need_agent_thread() == 0);
+    if (!has_thread) {
+        serve(asked, deadline_ns);
+        return;
+    }
+    uint32_t before = load_acquire(&served);
+    store_relaxed(&request_deadline_ns, deadline_ns);
+    store_release(&request, asked);
+    sys_futex_wake(&request, 1);
+    while (load_acquire(&served) == before) {
+        if (clock_monotonic_ns() >= deadline_ns) {
+            log_error("profiles could not be written in time: given up");
+            return;
+        }
+        sys_futex_wait(&served, before, deadline_ns);
+    }
+}
+
+void agent_thread_flush(uint64_t deadline_ns)
+{
+    ask(REQUEST_FLUSH, deadline_ns);
+}
+
+static void say_where(void)
+{
+    char files[1024];
+    char line[1200];
+    if (!log_stderr_is_terminal() || uploader_last_files(files, sizeof(files)) == 0)
+        return;
+    format(line, sizeof(line), "libagent: profiles: %s (open with: pprof -http=: FILE)\n", files);
+    log_plain(line);
+}
+
+void agent_thread_finish(uint64_t deadline_ns)
+{
+    if (load_acquire(&agent_thread) == THREAD_NONE && !flush_is_due_at_end())
+        return;
+    ask(REQUEST_FINISH, deadline_ns);
+    say_where();
+}
+
+void agent_thread_reset_in_child(void)
+{
+    agent_thread = THREAD_NONE;
+    uploader_thread = THREAD_NONE;
+    request = REQUEST_NONE;
+    served = 0;
+    said_no_thread = 0;
+    next_rescan_ns = 0;
+    store_relaxed(&moment_due_ns, period_end());
+}

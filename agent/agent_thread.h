@@ -1,0 +1,35 @@
+/* agent_thread.h: the agent's thread and the uploader's: when they are born, and what is asked
+ * of them.
+ *
+ * Protocol:
+ *  1. Nobody is born before there is work: `moment_due_ns` is the end of the period; the first
+ *     thread of the app that passes a moment then makes the agent's thread (agent/thread/moment.h).
+ *  2. The agent's thread flushes each period, sleeping on `request` until the next deadline. The
+ *     first blob makes the uploader's thread.
+ *  3. Others ask by `request` (a flush before exec, the end), and wait on `served` with a
+ *     deadline. Where no thread of ours exists and none may be made here (the calling stack has
+ *     frames of libc in the middle: exit from a handler that interrupted malloc, say), the
+ *     calling thread does the work itself: nothing in it needs a lock of libc or memory of
+ *     malloc.
+ *  Race that remains: a flush that is asked for while the periodic one runs is served by a
+ *  second one right after. Harmless.
+ *
+ * Owns: both threads. Context: as said. Locks: none of its own. */
+#ifndef LIBAGENT_AGENT_THREAD_H
+#define LIBAGENT_AGENT_THREAD_H
+
+#include <stdint.h>
+
+#include "agent/thread/thread_context.h"
+
+/* INIT. `adopted` is called (TICK) for threads that a scan finds. */
+void agent_thread_start(void (*adopted)(struct thread_slot *));
+/* A flush now, and what is queued written. Returns at the CLOCK_MONOTONIC deadline at the latest
+ * where a thread of ours does it. INIT, THR. */
+void agent_thread_flush(uint64_t deadline_ns);
+/* The last flush; says in the log what could not be done. INIT. */
+void agent_thread_finish(uint64_t deadline_ns);
+/* In a fork child. */
+void agent_thread_reset_in_child(void);
+
+#endif

@@ -1,0 +1,216 @@
+#include "agent/flush.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/format.h"
+#include "agent/base/lock.h"
+#include "agent/base/log.h"
+#include "agent/base/options.h"
+#include "agent/base/stats.h"
+#include "agent/base/sys.h"
+#include "agent/export/export.h"
+#include "agent/record/time_recorder.h"
+#include "agent/sched/cpu_sample.h"
+#include "agent/thread/thread_context.h"
+#include "uploader/uploader.h"
+
+/* A sample takes microseconds; a second means that its thread is stopped. */
+static const uint64_t quiescence_limit_ns = NS_PER_SEC;
+
+enum { OWN_THREADS = 2, COMMENTS = STAT_COUNT + 3, COMMENT_SIZE = 96 };
+
+static struct lock flush_lock = LOCK_INIT(LOCK_FLUSH);
+static uint32_t sequence;
+
+/* The window that was turned away from and is not written yet. */
+static struct {
+    struct window *window;
+    uint64_t end_monotonic_ns;
+} pending;
+
+/* The agent's own threads: label and CPU time that is in a window already. */
+static struct {
+    struct thread_label label;
+    uint64_t accounted_ns;
+} own_threads[OWN_THREADS];
+static uint32_t own_thread_count;
+
+static struct {
+    uint64_t before[STAT_COUNT];
+    char texts[COMMENTS][COMMENT_SIZE];
+    const char *list[COMMENTS + 1];
+} comments;
+
+void flush_own_thread_begins(const char *name)
+{
+    uint32_t index = add_relaxed(&own_thread_count, 1);
+    if (index >= OWN_THREADS)
+        return;
+    size_t length = strlen(name);
+    memcpy(own_threads[index].label.name, name,
+           MIN_OF(length, sizeof(own_threads[index].label.name) - 1));
+    store_release(&own_threads[index].label.tid, (uint64_t)sys_tid());
+}
+
+bool flush_is_own_thread(int tid)
+{
+    for (size_t i = 0; i < OWN_THREADS; i++) {
+        if (load_relaxed(&own_threads[i].label.tid) == (uint64_t)tid)
+            return true;
+    }
+    return false;
+}
+
+static void add_own_threads(void)
+{
+    for (size_t i = 0; i < OWN_THREADS; i++) {
+        uint64_t tid = load_acquire(&own_threads[i].label.tid);
+        uint64_t now = tid ? clock_thread_cpu_of_ns((int)tid) : 0;
+        if (now <= own_threads[i].accounted_ns)
+            continue;
+        uint64_t spent = now - own_threads[i].accounted_ns;
+        cpu_sample_add_overhead(&own_threads[i].label, spent);
+        stats_add(STAT_FLUSH_NS, spent);
+        own_threads[i].accounted_ns = now;
+    }
+}
+
+static void add_threads(bool with_tails)
+{
+    for (uint32_t i = 0; i < thread_slot_count(); i++) {
+        struct thread_slot *slot = thread_slot_at(i);
+        if (load_acquire(&slot->state) != SLOT_USED || slot->tid == 0)
+            continue;
+        cpu_sample_overhead(slot);
+        if (with_tails)
+            cpu_sample_tail(slot, clock_thread_cpu_of_ns(slot->tid));
+    }
+}
+
+bool flush_is_due_at_end(void)
+{
+    return recorder_has_samples() || pending.window;
+}
+
+static void make_comments(const struct window *window)
+{
+    size_t count = 0;
+    for (int i = 0; i < STAT_COUNT; i++) {
+        uint64_t now = stats_get((enum stat_id)i);
+        if (now != comments.before[i]) {
+            format(comments.texts[count], COMMENT_SIZE, "libagent: %s: %llu",
+                   stats_text((enum stat_id)i), (unsigned long long)(now - comments.before[i]));
+            count++;
+        }
+        comments.before[i] = now;
+    }
+    format(comments.texts[count++], COMMENT_SIZE, "libagent: stacks in the table: %u",
+           window->stacks.entries);
+    format(comments.texts[count++], COMMENT_SIZE, "libagent: rows in the table: %u",
+           window->totals.entries);
+    format(comments.texts[count++], COMMENT_SIZE, "libagent: bytes of tables in use: %zu",
+           window->stacks.arena.used + window->totals.arena.used + window->threads.arena.used);
+    for (size_t i = 0; i < count; i++)
+        comments.list[i] = comments.texts[i];
+    comments.list[count] = NULL;
+}
+
+static int submit_family(const struct window *window, enum record_family family)
+{
+    bool is_cpu = family == RECORD_CPU;
+    uint64_t duration = pending.end_monotonic_ns - window->start_monotonic_ns;
+    struct export_request request = {
+        .family = family,
+        .start_unix_ns = window->start_realtime_ns,
+        .duration_ns = duration,
+        .period = is_cpu ? NS_PER_SEC / options.frequency : options.alloc_interval,
+        .thread_labels = options.thread_labels,
+        .comments = comments.list,
+    };
+    struct buffer body = {0};
+    int error = export_pprof(window, &request, &body);
+    if (error || body.size == 0)
+        return error;
+    struct blob_header header = {
+        .dialect = "pprof",
+        .start_unix_ns = request.start_unix_ns,
+        .end_unix_ns = request.start_unix_ns + duration,
+        .sequence = sequence,
+    };
+    format(header.family, sizeof(header.family), "%s", export_family_name(family));
+    format(header.service, sizeof(header.service), "%s", options.service);
+    error = uploader_submit(&header, &body);
+    return error ? error : 1;
+}
+
+/* Encodes and submits the pending window if nobody can still write into it. */
+static int write_pending(void)
+{
+    if (!thread_guard_quiescent(clock_monotonic_ns() + quiescence_limit_ns)) {
+        log_warn("a thread is stopped in the middle of a sample: the window waits");
+        return -EAGAIN;
+    }
+    struct window *window = pending.window;
+    make_comments(window);
+    int blobs = 0;
+    int result = 0;
+    for (int family = 0; family < RECORD_FAMILIES; family++) {
+        int submitted = submit_family(window, (enum record_family)family);
+        if (submitted < 0) {
+            log_error("a window's %s profile is lost: error %d",
+                      export_family_name((enum record_family)family), -submitted);
+            stats_add(STAT_WINDOWS_FAILED, 1);
+            result = submitted;
+        } else {
+            blobs += submitted;
+        }
+    }
+    if (blobs)
+        sequence++;
+    recorder_clear(window);
+    pending.window = NULL;
+    return result ? result : blobs;
+}
+
+static int flush_locked(bool final)
+{
+    int blobs = 0;
+    if (pending.window) {
+        int result = write_pending();
+        if (result < 0)
+            return result;
+        blobs = result;
+    }
+    /* At the end no sample begins any more; one under way may still be. */
+    if (final)
+        (void)thread_guard_quiescent(clock_monotonic_ns() + quiescence_limit_ns);
+    add_own_threads();
+    add_threads(final);
+    if (!recorder_has_samples())
+        return blobs;
+    uint64_t now = clock_monotonic_ns();
+    pending.window = recorder_turn(now, clock_realtime_ns());
+    pending.end_monotonic_ns = now;
+    int result = write_pending();
+    return result < 0 ? result : blobs + result;
+}
+
+int flush_window(bool final)
+{
+    lock_acquire(&flush_lock);
+    int result = flush_locked(final);
+    lock_release(&flush_lock);
+    return result;
+}
+
+void flush_reset_in_child(void)
+{
+    lock_reset(&flush_lock);
+    sequence = 0;
+    pending.window = NULL;
+    own_thread_count = 0;
+    memset(own_threads, 0, sizeof(own_threads));
+    memset(comments.before, 0, sizeof(comments.before));
+}

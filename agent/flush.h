@@ -1,0 +1,32 @@
+/* flush.h: from the active window to blobs in the uploader's queue.
+ *
+ * Protocol of a flush (one at a time, LOCK_FLUSH):
+ *  1. Overhead measured since the last flush goes into the active window; at the end of the
+ *     process also the CPU time of each thread after its last sample.
+ *  2. A window without a sample of a timer or an allocation goes on; nothing is written.
+ *  3. The windows turn; the old one is read once all samples under way at that time are done.
+ *     If one is not done within QUIESCENCE_LIMIT (its thread was stopped in the middle of a
+ *     sample), the old window stays pending and the next flush begins with it.
+ *  4. Each family is encoded and submitted; the window is cleared.
+ *
+ * Owns: the sequence number, the pending window. Context: TICK, INIT. Locks: LOCK_FLUSH. */
+#ifndef LIBAGENT_FLUSH_H
+#define LIBAGENT_FLUSH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/base/compiler.h"
+
+/* `final`: the process ends, no sample is taken any more. Returns the number of blobs submitted,
+ * or a negative errno (said in the log). */
+int flush_window(bool final) MUST_USE;
+/* The calling thread is one of the agent's: its CPU time is overhead from now on. TICK, UP. */
+void flush_own_thread_begins(const char *name);
+bool flush_is_own_thread(int tid);
+/* Is there something that a flush at the end would write? Any context. */
+bool flush_is_due_at_end(void);
+/* In a fork child. */
+void flush_reset_in_child(void);
+
+#endif

@@ -1,0 +1,45 @@
+/* init.c: the one constructor and destructor, and what is registered with libc. */
+#include <stddef.h>
+
+#include "agent/agent.h"
+#include "agent/alloc/alloc_sample.h"
+#include "agent/libagent.h"
+#include "shim/shim.h"
+
+/* Absent from musl (and with them profiling: hooks then only forward). */
+extern const char *gnu_get_libc_version(void) WEAK;
+extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+                             void *dso) WEAK;
+extern int __cxa_at_quick_exit(void (*function)(void *), void *dso) WEAK;
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+static void on_quick_exit(void *unused)
+{
+    (void)unused;
+    agent_at_exit();
+}
+
+/* glibc gives a constructor main's arguments; musl gives none. */
+__attribute__((constructor)) static void start(int argc, char **argv, char **environment)
+{
+    (void)argc;
+    next_lookup();
+    if (!gnu_get_libc_version || !__register_atfork) {
+        alloc_stop_for_good();
+        return;
+    }
+    agent_init(argv, environment);
+    __register_atfork(agent_fork_prepare, agent_fork_parent, agent_fork_child, __dso_handle);
+    if (__cxa_at_quick_exit)
+        __cxa_at_quick_exit(on_quick_exit, __dso_handle);
+}
+
+__attribute__((destructor)) static void stop(void)
+{
+    agent_at_exit();
+}
+
+EXPORT const char *libagent_version(void)
+{
+    return LIBAGENT_VERSION;
+}

@@ -1,0 +1,39 @@
+/* loader_hooks.c: dlopen and dlclose, watched so that the list of objects is up to date.
+ *
+ * The loader searches by its caller's DT_RUNPATH and $ORIGIN. Where these may matter (a name
+ * without a slash, or with a $, from an object that has a search path) the call is passed on as
+ * a tail call, so that the loader sees the app's return address; the new object is then found
+ * by the next scan, soon after. */
+#include <string.h>
+
+#include "agent/agent.h"
+#include "shim/shim.h"
+
+static bool depends_on_caller(const char *file)
+{
+    return file && (!strchr(file, '/') || strchr(file, '$'));
+}
+
+EXPORT void *dlopen(const char *file, int mode)
+{
+    uintptr_t caller = (uintptr_t)__builtin_return_address(0);
+    void *(*next_dlopen)(const char *, int) = NEXT(dlopen);
+    if (!next_dlopen)
+        return NULL;
+    if (depends_on_caller(file) && agent_caller_has_runpath(caller)) {
+        agent_objects_will_change();
+        return next_dlopen(file, mode);
+    }
+    void *handle = next_dlopen(file, mode);
+    agent_objects_changed();
+    return handle;
+}
+
+EXPORT int dlclose(void *handle)
+{
+    if (!NEXT(dlclose))
+        return -1;
+    int result = next.dlclose(handle);
+    agent_objects_changed();
+    return result;
+}

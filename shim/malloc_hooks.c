@@ -1,0 +1,111 @@
+/* malloc_hooks.c: the allocation functions. Each calls the next definition first and then counts
+ * what it gave; sizes, addresses, errno and failures are those of the next definition. C++'s
+ * operators come down to malloc in libstdc++, whose frames so show who called them. */
+#include <errno.h>
+#include <stdint.h>
+
+#include "agent/agent_hot.h"
+#include "shim/shim.h"
+
+EXPORT void *malloc(size_t size)
+{
+    void *pointer = NEXT(malloc)(size);
+    agent_allocated(pointer, size);
+    return pointer;
+}
+
+EXPORT void free(void *pointer)
+{
+    NEXT(free)(pointer);
+}
+
+EXPORT void *calloc(size_t count, size_t size)
+{
+    int64_t saved = agent_nested_begin();
+    void *pointer = NEXT(calloc)(count, size);
+    agent_nested_end(saved);
+    /* The product did not overflow, or the call would have failed. */
+    agent_allocated(pointer, count * size);
+    return pointer;
+}
+
+EXPORT void *realloc(void *old, size_t size)
+{
+    int64_t saved = agent_nested_begin();
+    void *pointer = NEXT(realloc)(old, size);
+    agent_nested_end(saved);
+    agent_allocated(pointer, size);
+    return pointer;
+}
+
+EXPORT void *reallocarray(void *old, size_t count, size_t size)
+{
+    size_t total;
+    if (!NEXT(reallocarray)) { /* glibc before 2.26 */
+        if (__builtin_mul_overflow(count, size, &total)) {
+            errno = ENOMEM;
+            return NULL;
+        }
+        return realloc(old, total);
+    }
+    int64_t saved = agent_nested_begin();
+    void *pointer = next.reallocarray(old, count, size);
+    agent_nested_end(saved);
+    agent_allocated(pointer, count * size);
+    return pointer;
+}
+
+EXPORT int posix_memalign(void **out, size_t alignment, size_t size)
+{
+    int64_t saved = agent_nested_begin();
+    int error = NEXT(posix_memalign)(out, alignment, size);
+    agent_nested_end(saved);
+    if (error == 0)
+        agent_allocated(*out, size);
+    return error;
+}
+
+/* The functions below differ in name and parameters only; an allocator that lacks one says so
+ * as for no memory. */
+#define ALIGNED_HOOK(name, parameters, arguments)                                                  \
+    EXPORT void *name parameters                                                                   \
+    {                                                                                              \
+        if (!NEXT(name)) {                                                                         \
+            errno = ENOMEM;                                                                        \
+            return NULL;                                                                           \
+        }                                                                                          \
+        int64_t saved = agent_nested_begin();                                                      \
+        void *pointer = next.name arguments;                                                       \
+        agent_nested_end(saved);                                                                   \
+        agent_allocated(pointer, size);                                                            \
+        return pointer;                                                                            \
+    }
+
+ALIGNED_HOOK(aligned_alloc, (size_t alignment, size_t size), (alignment, size))
+ALIGNED_HOOK(memalign, (size_t alignment, size_t size), (alignment, size))
+ALIGNED_HOOK(valloc, (size_t size), (size))
+ALIGNED_HOOK(pvalloc, (size_t size), (size))
+
+EXPORT void cfree(void *pointer)
+{
+    if (NEXT(cfree))
+        next.cfree(pointer);
+    else
+        NEXT(free)(pointer);
+}
+
+EXPORT void free_sized(void *pointer, size_t size)
+{
+    if (NEXT(free_sized))
+        next.free_sized(pointer, size);
+    else
+        NEXT(free)(pointer);
+}
+
+EXPORT void free_aligned_sized(void *pointer, size_t alignment, size_t size)
+{
+    if (NEXT(free_aligned_sized))
+        next.free_aligned_sized(pointer, alignment, size);
+    else
+        NEXT(free)(pointer);
+}

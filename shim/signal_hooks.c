@@ -1,0 +1,178 @@
+/* signal_hooks.c: what the app sees and sets of the sampling signal is its own view of it
+ * (agent/sched/sampling_signal.h); every other signal goes straight to libc. Waits for signals
+ * pass over ours. A mask given to signalfd loses the sampling signal: a read from the descriptor
+ * cannot be looked through. */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+
+#include "agent/base/clock.h"
+#include "agent/sched/sampling_signal.h"
+#include "shim/shim.h"
+
+/* These have the system's declarations (signal.h is needed for its types). */
+sighandler_t bsd_signal(int number, sighandler_t handler);
+sighandler_t __sysv_signal(int number, sighandler_t handler);
+
+static bool is_ours(int number)
+{
+    return number == sampling_signal_number() && number != 0;
+}
+
+EXPORT int sigaction(int number, const struct sigaction *action, struct sigaction *old)
+{
+    int result;
+    if (sampling_signal_action(number, action, old, &result))
+        return result;
+    return NEXT(sigaction)(number, action, old);
+}
+
+/* signal and its kin for our signal. */
+static sighandler_t set_handler(int number, sighandler_t handler, int flags)
+{
+    struct sigaction action;
+    struct sigaction old;
+    memset(&action, 0, sizeof(action));
+    action.sa_handler = handler;
+    action.sa_flags = flags;
+    return sigaction(number, &action, &old) == 0 ? old.sa_handler : SIG_ERR;
+}
+
+EXPORT sighandler_t signal(int number, sighandler_t handler)
+{
+    return is_ours(number) ? set_handler(number, handler, SA_RESTART)
+                           : NEXT(signal)(number, handler);
+}
+
+EXPORT sighandler_t bsd_signal(int number, sighandler_t handler)
+{
+    return signal(number, handler);
+}
+
+EXPORT sighandler_t ssignal(int number, sighandler_t handler)
+{
+    return signal(number, handler);
+}
+
+EXPORT sighandler_t __sysv_signal(int number, sighandler_t handler)
+{
+    return is_ours(number) || !NEXT(__sysv_signal)
+               ? set_handler(number, handler, (int)(SA_RESETHAND | SA_NODEFER))
+               : next.__sysv_signal(number, handler);
+}
+
+EXPORT sighandler_t sysv_signal(int number, sighandler_t handler)
+{
+    return __sysv_signal(number, handler);
+}
+
+/* sigset also changes the mask, as System V has it. */
+EXPORT sighandler_t sigset(int number, sighandler_t disposition)
+{
+    if (!is_ours(number))
+        return NEXT(sigset)(number, disposition);
+    sigset_t set;
+    sigset_t before;
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    bool holds = disposition == SIG_HOLD;
+    if (sigprocmask(holds ? SIG_BLOCK : SIG_UNBLOCK, &set, &before) != 0)
+        return SIG_ERR;
+    struct sigaction old;
+    sighandler_t handler;
+    if (holds)
+        handler = sigaction(number, NULL, &old) == 0 ? old.sa_handler : SIG_ERR;
+    else
+        handler = set_handler(number, disposition, 0);
+    return sigismember(&before, number) == 1 ? SIG_HOLD : handler;
+}
+
+EXPORT int sigignore(int number)
+{
+    if (is_ours(number))
+        return set_handler(number, SIG_IGN, 0) == SIG_ERR ? -1 : 0;
+    return NEXT(sigignore)(number);
+}
+
+EXPORT int siginterrupt(int number, int flag)
+{
+    if (!is_ours(number))
+        return NEXT(siginterrupt)(number, flag);
+    struct sigaction action;
+    if (sigaction(number, NULL, &action) != 0)
+        return -1;
+    action.sa_flags = flag ? action.sa_flags & ~SA_RESTART : action.sa_flags | SA_RESTART;
+    return sigaction(number, &action, NULL);
+}
+
+/* ---- waits ---- */
+
+static bool waits_for_ours(const sigset_t *set)
+{
+    int number = sampling_signal_number();
+    return number && sigismember(set, number) == 1;
+}
+
+static struct timespec time_left(uint64_t deadline_ns)
+{
+    uint64_t now = clock_monotonic_ns();
+    uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
+    return (struct timespec){(time_t)(left / NS_PER_SEC), (long)(left % NS_PER_SEC)};
+}
+
+EXPORT int sigtimedwait(const sigset_t *set, siginfo_t *info, const struct timespec *timeout)
+{
+    if (!waits_for_ours(set))
+        return NEXT(sigtimedwait)(set, info, timeout);
+    siginfo_t own;
+    siginfo_t *found = info ? info : &own;
+    uint64_t deadline = 0;
+    struct timespec left;
+    /* Time-outs that the kernel refuses, or that would overflow, go through as they are. */
+    if (timeout && timeout->tv_sec >= 0 && timeout->tv_sec < INT32_MAX) {
+        deadline = clock_monotonic_ns() + (uint64_t)timeout->tv_sec * NS_PER_SEC +
+                   (uint64_t)timeout->tv_nsec;
+    }
+    for (;;) {
+        int number = NEXT(sigtimedwait)(set, found, timeout);
+        if (!is_ours(number) || !sampling_signal_is_ours(found))
+            return number;
+        if (deadline) {
+            left = time_left(deadline);
+            timeout = &left;
+        }
+    }
+}
+
+EXPORT int sigwaitinfo(const sigset_t *set, siginfo_t *info)
+{
+    return sigtimedwait(set, info, NULL);
+}
+
+EXPORT int sigwait(const sigset_t *set, int *number)
+{
+    if (!waits_for_ours(set))
+        return NEXT(sigwait)(set, number);
+    int before = errno;
+    int result;
+    siginfo_t info;
+    do {
+        result = sigtimedwait(set, &info, NULL);
+    } while (result < 0 && errno == EINTR);
+    int error = errno;
+    errno = before;
+    if (result < 0)
+        return error;
+    *number = result;
+    return 0;
+}
+
+EXPORT int signalfd(int fd, const sigset_t *mask, int flags)
+{
+    if (!waits_for_ours(mask))
+        return NEXT(signalfd)(fd, mask, flags);
+    sigset_t without = *mask;
+    sigdelset(&without, sampling_signal_number());
+    return NEXT(signalfd)(fd, &without, flags);
+}

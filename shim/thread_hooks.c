@@ -1,0 +1,54 @@
+/* thread_hooks.c: creation of threads. The new thread begins in a routine of ours, which attaches
+ * it and goes on in the app's; how it ends is seen by a pthread key (agent/thread). */
+#include <errno.h>
+#include <stdint.h>
+
+#include "agent/agent.h"
+#include "agent/thread/thread_context.h"
+#include "shim/shim.h"
+
+static void *thread_routine(void *argument)
+{
+    struct thread_slot *slot = argument;
+    void *(*routine)(void *) = (void *(*)(void *))slot->start_routine;
+    void *routine_argument = slot->start_argument;
+    agent_thread_begin(slot);
+    return routine(routine_argument);
+}
+
+static int thrd_routine(void *argument)
+{
+    struct thread_slot *slot = argument;
+    int (*routine)(void *) = (int (*)(void *))slot->start_routine;
+    void *routine_argument = slot->start_argument;
+    agent_thread_begin(slot);
+    return routine(routine_argument);
+}
+
+EXPORT int pthread_create(void *thread, const void *attributes, void *(*routine)(void *),
+                          void *argument)
+{
+    if (!NEXT(pthread_create))
+        return ENOSYS;
+    struct thread_slot *slot = agent_thread_prepare((uintptr_t)routine, argument);
+    if (!slot)
+        return next.pthread_create(thread, attributes, routine, argument);
+    int error = next.pthread_create(thread, attributes, thread_routine, slot);
+    if (error)
+        agent_thread_not_born(slot);
+    return error;
+}
+
+EXPORT int thrd_create(void *thread, int (*routine)(void *), void *argument)
+{
+    enum { THRD_ERROR = 2 };
+    if (!NEXT(thrd_create))
+        return THRD_ERROR;
+    struct thread_slot *slot = agent_thread_prepare((uintptr_t)routine, argument);
+    if (!slot)
+        return next.thrd_create(thread, routine, argument);
+    int result = next.thrd_create(thread, thrd_routine, slot);
+    if (result != 0)
+        agent_thread_not_born(slot);
+    return result;
+}

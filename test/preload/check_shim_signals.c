@@ -1,0 +1,100 @@
+/* Signals: the program's are the program's, ours are never seen. */
+#include <stdio.h>
+#include <string.h>
+
+#include "test/check.h"
+#include "test/preload/profile_reader.h"
+#include "test/preload/run_program.h"
+
+static const char *const often[] = {"LIBAGENT_FREQUENCY=1000", NULL};
+
+static void run_case(struct run *run, const char *name, bool with_agent)
+{
+    run_program(run, &(struct run_request){.program = "signals",
+                                           .arguments = (const char *[]){name, NULL},
+                                           .environment = often,
+                                           .without_agent = !with_agent});
+    ck_assert_msg(run->err_size == 0, "%s", run->err);
+}
+
+static const char *const cases[] = {"dispositions",  "sent",      "default",
+                                    "reset-default", "reset-all", "wait"};
+
+START_TEST(test_same_as_without)
+{
+    struct run with, without;
+    run_case(&with, cases[_i], true);
+    run_case(&without, cases[_i], false);
+    run_expect_same(&with, &without);
+    run_free(&with);
+    run_free(&without);
+}
+END_TEST
+
+START_TEST(test_cpu_is_sampled_all_the_while)
+{
+    struct run run;
+    struct profile profile;
+    run_case(&run, "reset-all", true);
+    run_expect_success(&run);
+    profile_load(&profile, run.profiles, "cpu", run.pid);
+    ck_assert_double_ge((double)profile_under(&profile, CPU_NS, "reset_all"), 0.2e9);
+    ck_assert_double_ge((double)profile_total(&profile, CPU_NS), 0.9e9 * run.cpu_seconds);
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+
+/* The kernel's tick gives both the same: what may differ is a tick or two at the ends, and what
+ * the machine does meanwhile. */
+START_TEST(test_own_timer_counts_as_without)
+{
+    struct run with, without;
+    struct profile profile;
+    run_case(&with, "own-timer", true);
+    run_case(&without, "own-timer", false);
+    run_expect_success(&with);
+    run_expect_success(&without);
+    double count = (double)run_number(&with, "count");
+    double truth = (double)run_number(&without, "count");
+    fprintf(stderr, "own timer: %.0f calls, without the agent %.0f\n", count, truth);
+    ck_assert_double_ge(count, 0.95 * truth - 3);
+    ck_assert_double_le(count, 1.05 * truth + 3);
+    ck_assert_int_eq(run_number(&with, "code-is-kernel"), 1);
+    profile_load(&profile, with.profiles, "cpu", with.pid);
+    double total = (double)profile_total(&profile, CPU_NS);
+    double process = (double)run_number(&with, "process");
+    ck_assert_double_ge(total, 0.99 * process);
+    ck_assert_double_le(total, 1.01 * process);
+    ck_assert_int_ge(profile_total(&profile, CPU_SAMPLES), 500);
+    profile_free(&profile);
+    run_free(&with);
+    run_free(&without);
+}
+END_TEST
+
+START_TEST(test_waits_are_not_interrupted)
+{
+    struct run run;
+    run_case(&run, "interrupted", true);
+    run_expect_success(&run);
+    fprintf(stderr, "%lld of %lld waits were interrupted\n", (long long)run_number(&run, "eintr"),
+            (long long)run_number(&run, "waits"));
+    ck_assert_int_ge(run_number(&run, "waits"), 1000);
+    ck_assert_int_eq(run_number(&run, "eintr"), 0);
+    run_free(&run);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("shim_signals");
+    TCase *tcase = tcase_create("signals");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, test_same_as_without, 0, sizeof(cases) / sizeof(cases[0]));
+    tcase_add_test(tcase, test_cpu_is_sampled_all_the_while);
+    tcase_add_test(tcase, test_own_timer_counts_as_without);
+    tcase_add_test(tcase, test_waits_are_not_interrupted);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -1,0 +1,50 @@
+/* Threads: made and ended in each way, they are as without us, and nothing of theirs is lost. */
+#include <string.h>
+
+#include "test/check.h"
+#include "test/preload/profile_reader.h"
+#include "test/preload/run_program.h"
+
+static const struct {
+    const char *program;
+    const char *argument;
+} programs[] = {{"thread_ends", NULL}, {"thread_throws", NULL}, {"thread_throws", "x"}};
+
+START_TEST(test_same_as_without)
+{
+    struct run with, without;
+    struct run_request request = {
+        .program = programs[_i].program,
+        .arguments = (const char *[]){programs[_i].argument, NULL},
+        .environment = (const char *[]){"LIBAGENT_ALLOC_INTERVAL=1KiB", "LIBAGENT_FREQUENCY=1000",
+                                        NULL}};
+    run_program(&with, &request);
+    request.without_agent = true;
+    run_program(&without, &request);
+    run_expect_same(&with, &without);
+    if (!programs[_i].argument) {
+        struct profile profile;
+        run_expect_quiet_success(&with);
+        profile_load(&profile, with.profiles, "cpu", with.pid);
+        ck_assert_double_ge((double)profile_total(&profile, CPU_NS), 0.9e9 * with.cpu_seconds);
+        ck_assert_double_le((double)profile_total(&profile, CPU_NS), 1.01e9 * with.cpu_seconds);
+        ck_assert_double_ge(profile_whole_share(&profile, CPU_NS) +
+                                (double)profile_self(&profile, CPU_NS, "[thread end]") /
+                                    (double)profile_total(&profile, CPU_NS),
+                            0.97);
+        profile_free(&profile);
+    }
+    run_free(&with);
+    run_free(&without);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("shim_threads");
+    TCase *tcase = tcase_create("threads");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, test_same_as_without, 0, 3);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

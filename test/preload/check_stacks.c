@@ -1,0 +1,146 @@
+/* Stacks of known shape: 200 frames of recursion without frame pointers, above them whatever the
+ * work is, below them main or a thread's start. No statistics: every sample must be right. */
+#include <stdio.h>
+#include <string.h>
+
+#include "test/check.h"
+#include "test/preload/profile_reader.h"
+#include "test/preload/run_program.h"
+
+enum { DEPTH = 200, CPU_MS = 3000 };
+
+struct shape {
+    const char *leaf;
+    double in_libc;   /* share of the leaves that must be in libc, at least */
+    uint32_t between; /* frames of step and descend: all of DEPTH, or 0: up to them */
+};
+
+static const struct shape shapes[] = {
+    {"compute", 0, DEPTH}, {"memcpy", 0.5, DEPTH}, {"snprintf", 0.5, DEPTH},
+    {"malloc", 0.3, DEPTH}, {"plt", 0.1, DEPTH},   {"signal", 0, DEPTH},
+    {"descent", 0, 0},
+};
+
+static bool ends_in_libc(const struct stack *stack)
+{
+    return strstr(stack->frames[0].object, "/libc.so.6") != NULL;
+}
+
+static void expect_shape(const struct profile *profile, const struct shape *shape, int value,
+                         const char *where)
+{
+    char leaf[32];
+    snprintf(leaf, sizeof(leaf), "leaf_%s", shape->leaf);
+    const char *bottom = strcmp(where, "main") == 0 ? "main" : "work";
+    int64_t right = 0, in_libc = 0, total = profile_total(profile, value), real = 0;
+    for (size_t i = 0; i < profile->stack_count; i++) {
+        const struct stack *stack = &profile->stacks[i];
+        if (stack_is_pseudo(stack))
+            continue;
+        real += stack->values[value];
+        uint32_t between = stack_depth_of(stack, "descend") + stack_depth_of(stack, "step");
+        bool in_leaf = stack_has(stack, leaf);
+        if (!stack_is_whole(stack) || (in_leaf && shape->between && between != shape->between) ||
+            between > DEPTH) {
+            profile_print(profile, value, true, 3);
+            ck_abort_msg("%s in %s: a stack of depth %u, %u frames of the recursion, %s",
+                         shape->leaf, where, stack->depth, between,
+                         stack_is_whole(stack) ? "whole" : "not whole");
+        }
+        if ((in_leaf || (!shape->between && between)) && stack_has(stack, bottom)) {
+            right += stack->values[value];
+            in_libc += ends_in_libc(stack) ? stack->values[value] : 0;
+        }
+    }
+    fprintf(stderr, "%s in %s: %.4f under the recursion, %.3f of that in libc\n", shape->leaf,
+            where, (double)right / (double)total, (double)in_libc / (double)right);
+    /* What is left: start of the process, and the agent's own time. */
+    ck_assert_double_ge((double)real, 0.95 * (double)total);
+    ck_assert_double_ge((double)right, 0.95 * (double)total);
+    ck_assert_double_ge((double)in_libc, shape->in_libc * (double)right);
+}
+
+static void start(struct run *run, const char *leaf, const char *where,
+                  const char *const *environment)
+{
+    char ms[16];
+    snprintf(ms, sizeof(ms), "%d", CPU_MS);
+    run_start(run, &(struct run_request){.program = "recursion",
+                                         .arguments = (const char *[]){leaf, ms, where, NULL},
+                                         .environment = environment});
+}
+
+START_TEST(test_cpu_samples)
+{
+    const struct shape *shape = &shapes[_i];
+    static const char *const places[] = {"main", "thread"};
+    struct run runs[2];
+    for (int i = 0; i < 2; i++)
+        start(&runs[i], shape->leaf, places[i],
+              (const char *[]){"LIBAGENT_PROFILES=cpu", "LIBAGENT_FREQUENCY=250", NULL});
+    for (int i = 0; i < 2; i++) {
+        struct profile profile;
+        run_wait(&runs[i]);
+        run_expect_quiet_success(&runs[i]);
+        profile_load(&profile, runs[i].profiles, "cpu", runs[i].pid);
+        ck_assert_int_ge(profile_total(&profile, CPU_SAMPLES), CPU_MS / 10);
+        expect_shape(&profile, shape, CPU_NS, places[i]);
+        profile_free(&profile);
+        run_free(&runs[i]);
+    }
+}
+END_TEST
+
+START_TEST(test_allocation_samples)
+{
+    static const struct shape shape = {"malloc", 0, DEPTH};
+    static const char *const places[] = {"main", "thread"};
+    struct run runs[2];
+    for (int i = 0; i < 2; i++)
+        start(&runs[i], shape.leaf, places[i],
+              (const char *[]){"LIBAGENT_PROFILES=alloc", "LIBAGENT_ALLOC_INTERVAL=16KiB", NULL});
+    for (int i = 0; i < 2; i++) {
+        struct profile profile;
+        run_wait(&runs[i]);
+        run_expect_quiet_success(&runs[i]);
+        profile_load(&profile, runs[i].profiles, "heap", runs[i].pid);
+        expect_shape(&profile, &shape, ALLOC_BYTES, places[i]);
+        /* The leaf is who called malloc. */
+        ck_assert_int_eq(profile_self(&profile, ALLOC_BYTES, "leaf_malloc"),
+                         profile_under(&profile, ALLOC_BYTES, "leaf_malloc"));
+        profile_free(&profile);
+        run_free(&runs[i]);
+    }
+}
+END_TEST
+
+START_TEST(test_stacks_cut_at_max_frames)
+{
+    struct run run;
+    struct profile profile;
+    start(&run, "compute", "main", (const char *[]){"LIBAGENT_MAX_FRAMES=40", NULL});
+    run_wait(&run);
+    run_expect_quiet_success(&run);
+    profile_load(&profile, run.profiles, "cpu", run.pid);
+    for (size_t i = 0; i < profile.stack_count; i++)
+        ck_assert_uint_le(profile.stacks[i].depth, 40);
+    /* The innermost frames are those that stay. */
+    ck_assert_double_ge((double)profile_under(&profile, CPU_NS, "leaf_compute"),
+                        0.95 * (double)profile_total(&profile, CPU_NS));
+    ck_assert(profile_has_comment(&profile, "stacks cut"));
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("stacks");
+    TCase *tcase = tcase_create("stacks of known shape");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, test_cpu_samples, 0, sizeof(shapes) / sizeof(shapes[0]));
+    tcase_add_test(tcase, test_allocation_samples);
+    tcase_add_test(tcase, test_stacks_cut_at_max_frames);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

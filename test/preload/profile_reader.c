@@ -1,0 +1,400 @@
+#include "test/preload/profile_reader.h"
+
+#include <dirent.h>
+#include <execinfo.h>
+#include <limits.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include "test/check.h"
+
+typedef Perftools__Profiles__Profile Profile;
+
+/* Windows follow each other; the clock that they are stamped with may be set meanwhile by ntp. */
+#define WINDOW_OVERLAP_NS 50000000
+
+struct bytes {
+    uint8_t *data;
+    size_t size;
+};
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t a = strlen(text), b = strlen(end);
+    return a >= b && strcmp(text + a - b, end) == 0;
+}
+
+/* zlib reads plain files as they are. */
+static bool read_gzip_or_plain(const char *path, struct bytes *bytes)
+{
+    gzFile file = gzopen(path, "rb");
+    if (!file)
+        return false;
+    size_t capacity = 1 << 16;
+    bytes->data = malloc(capacity);
+    int got;
+    while ((got = gzread(file, bytes->data + bytes->size, (unsigned)(capacity - bytes->size))) >
+           0) {
+        bytes->size += (size_t)got;
+        if (bytes->size == capacity)
+            bytes->data = realloc(bytes->data, capacity *= 2);
+    }
+    bool whole = got == 0 && (ends_in(path, ".gz") ? !gzdirect(file) : gzdirect(file));
+    return gzclose(file) == Z_OK && whole;
+}
+
+static bool read_zstd(const char *path, struct bytes *bytes)
+{
+    struct bytes packed = {0};
+    if (!read_gzip_or_plain(path, &packed) && packed.size == 0)
+        return false;
+    unsigned long long size = ZSTD_getFrameContentSize(packed.data, packed.size);
+    if (size != ZSTD_CONTENTSIZE_ERROR && size != ZSTD_CONTENTSIZE_UNKNOWN) {
+        bytes->data = malloc(size + 1);
+        bytes->size = ZSTD_decompress(bytes->data, size, packed.data, packed.size);
+    }
+    free(packed.data);
+    return bytes->data && !ZSTD_isError(bytes->size);
+}
+
+Profile *profile_read(const char *path, char *why, size_t size)
+{
+    struct bytes bytes = {0};
+    bool good = ends_in(path, ".zst") ? read_zstd(path, &bytes) : read_gzip_or_plain(path, &bytes);
+    Profile *message = NULL;
+    if (!good)
+        snprintf(why, size, "cannot be unpacked");
+    else if (!(message = perftools__profiles__profile__unpack(NULL, bytes.size, bytes.data)))
+        snprintf(why, size, "is no protocol buffer of a profile");
+    free(bytes.data);
+    return message;
+}
+
+/* PROGRAM.PID.SEQ.FAMILY.pb[.gz|.zst] */
+static bool name_matches(const char *name, const char *family, int pid)
+{
+    char end[64];
+    static const char *const suffixes[] = {".pb.gz", ".pb.zst", ".pb"};
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(end, sizeof(end), ".%s%s", family, suffixes[i]);
+        size_t length = strlen(name), tail = strlen(end) + 5;
+        if (!ends_in(name, end) || length <= tail)
+            continue;
+        const char *sequence = name + length - tail; /* ".0000" */
+        ck_assert_msg(sequence[0] == '.' && strspn(sequence + 1, "0123456789") == 4,
+                      "file name %s", name);
+        const char *digits = sequence;
+        while (digits > name && digits[-1] >= '0' && digits[-1] <= '9')
+            digits--;
+        ck_assert_msg(digits < sequence && digits > name + 1 && digits[-1] == '.', "file name %s",
+                      name);
+        return pid == 0 || atoi(digits) == pid;
+    }
+    return false;
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int64_t label_number(const Profile *message, const Perftools__Profiles__Sample *sample,
+                            const char *key, const char **text)
+{
+    for (size_t i = 0; i < sample->n_label; i++)
+        if (strcmp(message->string_table[sample->label[i]->key], key) == 0) {
+            *text = message->string_table[sample->label[i]->str];
+            return sample->label[i]->num;
+        }
+    *text = "";
+    return 0;
+}
+
+static uint32_t add_location(const Profile *message, uint64_t id, struct frame *out)
+{
+    const Perftools__Profiles__Location *location = message->location[id - 1];
+    const char *object =
+        location->mapping_id
+            ? message->string_table[message->mapping[location->mapping_id - 1]->filename]
+            : "";
+    if (location->n_line == 0) {
+        *out = (struct frame){"", object, location->address};
+        return 1;
+    }
+    for (size_t i = 0; i < location->n_line; i++) {
+        const Perftools__Profiles__Function *function =
+            message->function[location->line[i]->function_id - 1];
+        out[i] = (struct frame){message->string_table[function->name], object, location->address};
+    }
+    return (uint32_t)location->n_line;
+}
+
+static size_t frames_of(const Profile *message, const Perftools__Profiles__Sample *sample)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < sample->n_location_id; i++) {
+        size_t lines = message->location[sample->location_id[i] - 1]->n_line;
+        count += lines ? lines : 1;
+    }
+    return count;
+}
+
+static void flatten(struct profile *profile)
+{
+    size_t stacks = 0, frames = 0;
+    for (uint32_t i = 0; i < profile->file_count; i++) {
+        stacks += profile->files[i]->n_sample;
+        for (size_t k = 0; k < profile->files[i]->n_sample; k++)
+            frames += frames_of(profile->files[i], profile->files[i]->sample[k]);
+    }
+    profile->stacks = calloc(stacks + 1, sizeof(*profile->stacks));
+    profile->frames = calloc(frames + 1, sizeof(*profile->frames));
+    ck_assert(profile->stacks && profile->frames);
+    struct frame *next = profile->frames;
+    for (uint32_t i = 0; i < profile->file_count; i++) {
+        const Profile *message = profile->files[i];
+        for (size_t k = 0; k < message->n_sample; k++) {
+            const Perftools__Profiles__Sample *sample = message->sample[k];
+            struct stack *stack = &profile->stacks[profile->stack_count++];
+            const char *ignored;
+            label_number(message, sample, "thread name", &stack->thread);
+            stack->tid = label_number(message, sample, "thread id", &ignored);
+            stack->file = i;
+            stack->frames = next;
+            memcpy(stack->values, sample->value, sizeof(stack->values));
+            for (size_t j = 0; j < sample->n_location_id; j++) {
+                uint32_t added = add_location(message, sample->location_id[j], next);
+                next += added;
+                stack->depth += added;
+            }
+        }
+    }
+}
+
+static void check_windows_follow(const struct profile *profile)
+{
+    for (uint32_t i = 1; i < profile->file_count; i++) {
+        const Profile *before = profile->files[i - 1], *after = profile->files[i];
+        ck_assert_msg(before->time_nanos + before->duration_nanos <=
+                          after->time_nanos + WINDOW_OVERLAP_NS,
+                      "%s begins before the window ahead of it ends", profile->paths[i]);
+    }
+}
+
+void profile_load(struct profile *profile, const char *folder, const char *family, int pid)
+{
+    *profile = (struct profile){0};
+    DIR *directory = opendir(folder);
+    ck_assert_msg(directory != NULL, "no folder %s", folder);
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        if (!name_matches(entry->d_name, family, pid))
+            continue;
+        ck_assert(profile->file_count < PROFILE_FILES_MAX);
+        ck_assert(asprintf(&profile->paths[profile->file_count++], "%s/%s", folder,
+                           entry->d_name) > 0);
+    }
+    closedir(directory);
+    qsort(profile->paths, profile->file_count, sizeof(profile->paths[0]), compare_paths);
+    for (uint32_t i = 0; i < profile->file_count; i++) {
+        char why[256] = "";
+        profile->files[i] = profile_read(profile->paths[i], why, sizeof(why));
+        ck_assert_msg(profile->files[i] &&
+                          profile_is_valid(profile->files[i], family, why, sizeof(why)),
+                      "%s: %s", profile->paths[i], why);
+    }
+    if (pid)
+        check_windows_follow(profile);
+    flatten(profile);
+}
+
+void profile_free(struct profile *profile)
+{
+    for (uint32_t i = 0; i < profile->file_count; i++) {
+        perftools__profiles__profile__free_unpacked(profile->files[i], NULL);
+        free(profile->paths[i]);
+    }
+    free(profile->stacks);
+    free(profile->frames);
+    *profile = (struct profile){0};
+}
+
+uint32_t stack_depth_of(const struct stack *stack, const char *function)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < stack->depth; i++)
+        count += strcmp(stack->frames[i].function, function) == 0;
+    return count;
+}
+
+/* Addresses of libc, as ELF virtual addresses, to which the frames below main and below a
+ * thread's start routine return; and the loader's entry, which calls constructors. */
+struct roots {
+    uint64_t addresses[4];
+    int count;
+    uint64_t loader_entry;
+};
+
+/* The loader's entry is a few instructions that call its start and then the constructors. */
+enum { LOADER_ENTRY_SIZE = 64 };
+
+static int find_libc(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size;
+    bool found = ends_in(info->dlpi_name, "/libc.so.6");
+    if (found)
+        *(struct dl_phdr_info *)data = *info;
+    return found;
+}
+
+static void add_roots(struct roots *roots)
+{
+    struct dl_phdr_info libc = {0};
+    dl_iterate_phdr(find_libc, &libc);
+    void *frames[128];
+    int depth = backtrace(frames, 128), added = 0;
+    /* The two outermost frames in libc: __libc_start_call_main and __libc_start_main, or
+     * start_thread and clone3. */
+    for (int i = depth - 1; i >= 0 && i >= depth - 3 && added < 2; i--) {
+        uint64_t address = (uint64_t)frames[i] - libc.dlpi_addr;
+        for (int k = 0; k < libc.dlpi_phnum; k++) {
+            const ElfW(Phdr) *segment = &libc.dlpi_phdr[k];
+            if (segment->p_type == PT_LOAD && (segment->p_flags & PF_X) &&
+                address - segment->p_vaddr < segment->p_memsz) {
+                roots->addresses[roots->count++] = address - 1;
+                added++;
+            }
+        }
+    }
+    ck_assert_int_eq(added, 2);
+}
+
+static void *add_roots_in_thread(void *data)
+{
+    add_roots(data);
+    return NULL;
+}
+
+static const struct roots *known_roots(void)
+{
+    static struct roots roots;
+    if (roots.count == 0) {
+        pthread_t thread;
+        const ElfW(Ehdr) *loader = (const ElfW(Ehdr) *)getauxval(AT_BASE);
+        roots.loader_entry = loader->e_entry;
+        add_roots(&roots);
+        ck_assert_int_eq(pthread_create(&thread, NULL, add_roots_in_thread, &roots), 0);
+        pthread_join(thread, NULL);
+    }
+    return &roots;
+}
+
+bool stack_is_whole(const struct stack *stack)
+{
+    const struct roots *roots = known_roots();
+    const struct frame *last = &stack->frames[stack->depth - 1];
+    if (strstr(last->object, "/ld-linux") &&
+        last->address - roots->loader_entry < LOADER_ENTRY_SIZE)
+        return true;
+    for (uint32_t i = stack->depth; i > 0 && i + 3 > stack->depth; i--) {
+        const struct frame *frame = &stack->frames[i - 1];
+        for (int k = 0; k < roots->count && ends_in(frame->object, "/libc.so.6"); k++)
+            if (frame->address == roots->addresses[k])
+                return true;
+    }
+    return false;
+}
+
+bool stack_is_pseudo(const struct stack *stack)
+{
+    return stack->depth == 1 && !stack->frames[0].object[0];
+}
+
+#define SUM_WHERE(condition)                                                                       \
+    int64_t sum = 0;                                                                               \
+    for (size_t i = 0; i < profile->stack_count; i++) {                                            \
+        const struct stack *stack = &profile->stacks[i];                                           \
+        if (condition)                                                                             \
+            sum += stack->values[value];                                                           \
+    }                                                                                              \
+    return sum
+
+int64_t profile_total(const struct profile *profile, int value)
+{
+    SUM_WHERE(stack->depth);
+}
+
+int64_t profile_self(const struct profile *profile, int value, const char *function)
+{
+    SUM_WHERE(strcmp(stack->frames[0].function, function) == 0);
+}
+
+int64_t profile_under(const struct profile *profile, int value, const char *function)
+{
+    SUM_WHERE(stack_has(stack, function));
+}
+
+int64_t profile_of_tid(const struct profile *profile, int value, int64_t tid)
+{
+    SUM_WHERE(stack->tid == tid);
+}
+
+int64_t profile_of_thread(const struct profile *profile, int value, const char *name)
+{
+    SUM_WHERE(strcmp(stack->thread, name) == 0);
+}
+
+static int64_t profile_whole(const struct profile *profile, int value)
+{
+    SUM_WHERE(stack_is_whole(stack));
+}
+
+double profile_whole_share(const struct profile *profile, int value)
+{
+    return (double)profile_whole(profile, value) / (double)profile_total(profile, value);
+}
+
+bool profile_has_comment(const struct profile *profile, const char *comment)
+{
+    for (uint32_t i = 0; i < profile->file_count; i++) {
+        const Profile *message = profile->files[i];
+        for (size_t k = 0; k < message->n_comment; k++)
+            if (strstr(message->string_table[message->comment[k]], comment))
+                return true;
+    }
+    return false;
+}
+
+static int printed_value;
+
+static int compare_stacks(const void *a, const void *b)
+{
+    int64_t x = (*(const struct stack *const *)a)->values[printed_value];
+    int64_t y = (*(const struct stack *const *)b)->values[printed_value];
+    return (x < y) - (x > y);
+}
+
+void profile_print(const struct profile *profile, int value, bool broken_only, size_t count)
+{
+    enum { FRAMES = 24 };
+    const struct stack **order = calloc(profile->stack_count + 1, sizeof(*order));
+    size_t n = 0;
+    for (size_t i = 0; i < profile->stack_count; i++)
+        if (!broken_only || !stack_is_whole(&profile->stacks[i]))
+            order[n++] = &profile->stacks[i];
+    printed_value = value;
+    qsort(order, n, sizeof(*order), compare_stacks);
+    for (size_t i = 0; i < n && i < count; i++) {
+        fprintf(stderr, "%lld of %lld, thread '%s' %lld, depth %u:\n",
+                (long long)order[i]->values[value], (long long)profile_total(profile, value),
+                order[i]->thread, (long long)order[i]->tid, order[i]->depth);
+        for (uint32_t k = 0; k < order[i]->depth && k < FRAMES; k++)
+            fprintf(stderr, "    %s (%s 0x%llx)\n", order[i]->frames[k].function,
+                    order[i]->frames[k].object, (unsigned long long)order[i]->frames[k].address);
+    }
+    free(order);
+}

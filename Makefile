@@ -1,7 +1,6 @@
 # Targets: all (libagent.so), deps, demo, test, check, check-preload, lint, bench, map, install,
 # clean. Variables: CC=gcc|clang, SAN=address,undefined|thread (suites only), SUITES="check_x ..."
-# (run only these), JOBS=N, V=1 (show commands), WERROR=1, PREFIX,
-# DESTDIR.
+# (run only these), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR.
 #
 # Each source is compiled in two flavours: product (libagent.so), and test (-DLIBAGENT_TEST, where
 # system calls can be answered by a suite). Each compiler and sanitizer has its own folders.
@@ -45,7 +44,9 @@ COMMON   := -std=gnu11 -O2 -g -D_GNU_SOURCE -I. -I$(GEN) -MMD -MP $(WARNINGS)
 # that musl lacks, or end the app's process; stacks are walked, so every function has its table.
 AGENT    := -fPIC -fvisibility=hidden -ftls-model=initial-exec -fasynchronous-unwind-tables \
             -U_FORTIFY_SOURCE -fno-stack-protector -ffunction-sections -fdata-sections
-SANITIZE := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
+# gcc warns of each fence that ThreadSanitizer does not understand.
+SANITIZE := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer \
+            $(if $(findstring gcc,$(CC)),-Wno-tsan))
 LINK_SO  := -shared -nodefaultlibs -Wl,-soname,libagent.so -Wl,-z,now -Wl,-z,relro \
             -Wl,-z,nodelete -Wl,-z,noexecstack -Wl,--gc-sections -Wl,--no-undefined \
             -Wl,--build-id -Wl,--version-script=preload.map
@@ -131,13 +132,15 @@ check: $(if $(SUITES),$(addprefix $(TEST)/,$(SUITES)),$(SUITE_PROGRAMS))
 
 $(TEST)/check_shim_%: $(TEST)/test/check_shim_%.o $(SHIM_OBJECTS) $(TEST)/helpers.a $(TEST)/agent.a
 	$(call say,LINK)
-	$(CC) $(SANITIZE) -o $@ $^ $(CHECK_LIBS)
+	$(CC) $(SANITIZE) -o $@ $(LINKED) $(CHECK_LIBS)
 
 $(TEST)/check_%: $(TEST)/test/check_%.o $(TEST)/helpers.a $(TEST)/agent.a
 	$(call say,LINK)
-	$(CC) $(SANITIZE) -o $@ $^ $(CHECK_LIBS)
+	$(CC) $(SANITIZE) -o $@ $(LINKED) $(CHECK_LIBS)
 
-# Archives, so that a suite may stand in for a module by defining its functions itself.
+# Archives, so that a suite may stand in for a module by defining its functions itself. A group:
+# what the agent takes from the shim (agent/base/next.h), the helpers give.
+LINKED = -Wl,--start-group $^ -Wl,--end-group
 $(TEST)/agent.a: $(TEST_OBJECTS) $(THIRD_PARTY)
 $(TEST)/helpers.a: $(HELPER_OBJECTS)
 $(TEST)/%.a:

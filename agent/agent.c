@@ -166,16 +166,32 @@ static void print_help(void)
     log_plain(text);
 }
 
+/* The executable's base name, in `path`. */
+static const char *executable_name(char *path, size_t size)
+{
+    long length = sys_call3(SYS_readlink, "/proc/self/exe", path, size - 1);
+    path[length > 0 ? length : 0] = 0;
+    return base_name(path);
+}
+
+/* The name that the program was started by: that of a link (redis-server, for an executable that
+ * serves several names) or a script rather than what it leads to. */
+static const char *program_name(const char *executable)
+{
+    const char *started = (const char *)getauxval(AT_EXECFN);
+    bool is_descriptor = started && strncmp(started, "/dev/fd/", 8) == 0; /* fexecve */
+    return started && *base_name(started) && !is_descriptor ? base_name(started) : executable;
+}
+
 void agent_init(char **argv, char **environment)
 {
     char path[512];
-    long length = sys_call3(SYS_readlink, "/proc/self/exe", path, sizeof(path) - 1);
-    path[length > 0 ? length : 0] = 0;
-    const char *program = base_name(length > 0 ? path : argv[0] ? argv[0] : "unknown");
+    const char *executable = executable_name(path, sizeof(path));
+    const char *program = program_name(executable);
     struct rng rng;
     rng_seed(&rng, 0);
     lock_acquire(&life_lock);
-    bool selected = options_select(environment, getauxval(AT_SECURE) != 0, program, argv[0],
+    bool selected = options_select(environment, getauxval(AT_SECURE) != 0, executable, argv[0],
                                    1 - rng_unit(&rng));
     if (selected) {
         options_load(environment, program);
@@ -231,9 +247,8 @@ void agent_objects_changed(void)
     if (!is_on() || sys_pid() != thread_pid())
         return;
     thread_tls.inside++;
-    int error = modules_rescan();
-    if (error)
-        log_warn("the list of loaded objects is not up to date (error %d)", -error);
+    if (modules_rescan() != 0)
+        moment_set_due_now();
     thread_tls.inside--;
 }
 

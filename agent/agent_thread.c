@@ -35,6 +35,7 @@ static uint64_t request_deadline_ns;
 static uint32_t served; /* requests done */
 static uint64_t next_rescan_ns;
 static uint32_t said_no_thread;
+static uint32_t said_no_rescan;
 static void (*adopted)(struct thread_slot *);
 
 static uint64_t period_end(void)
@@ -102,8 +103,9 @@ static void rescan_if_stale(uint64_t now)
         return;
     store_relaxed(&next_rescan_ns, now + rescan_every_ns);
     store_relaxed(&modules_stale, 0);
-    if (modules_rescan() != 0)
-        log_warn("the list of loaded objects is not up to date");
+    int error = modules_rescan();
+    if (error && error != -EAGAIN && !exchange_acq_rel(&said_no_rescan, 1))
+        log_warn("the list of loaded objects is not up to date (error %d)", -error);
 }
 
 static void flush_period(void)
@@ -207,9 +209,10 @@ static bool stack_allows_thread(void)
     uint32_t count =
         unwind_walk(&regs, false, &home, stack->pcs, options.max_frames, &flags, &generation);
     const struct module_list *list = load_acquire(&modules_list);
-    uint32_t changes = 0; /* between the app's code and the system's, from the innermost on */
+    uint32_t changes = 0; /* between the system's code and the app's, from the innermost on */
     bool in_system = true;
-    for (uint32_t i = 0; i < count; i++) {
+    /* The outermost frame may be the program's _start, under libc's own. */
+    for (uint32_t i = 0; i + 1 < count; i++) {
         const struct module *module = modules_find(list, stack->pcs[i]);
         bool is_system = !module || module->object->is_system;
         changes += is_system != in_system;
@@ -217,8 +220,9 @@ static bool stack_allows_thread(void)
     }
     thread_guard_leave(slot);
     scratch_give(stack);
-    /* system, app, system: two changes at most. */
-    return (flags & UNWIND_COMPLETE) && changes <= 2 && has_stack_room();
+    /* System (exit), app, system (libc's start): two changes at most. */
+    return (flags & UNWIND_COMPLETE) && !(flags & UNWIND_INTERRUPTED) && changes <= 2 &&
+           has_stack_room();
 }
 
 static void ask(enum request asked, uint64_t deadline_ns)

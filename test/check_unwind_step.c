@@ -31,10 +31,14 @@
 #endif
 
 /* Stands in for thread_context: no thread but this one walks. */
-bool thread_guard_quiescent(uint64_t deadline_ns)
+void thread_grace_begin(struct thread_grace *grace)
 {
-    (void)deadline_ns;
-    return true;
+    grace->count = 0;
+}
+
+bool thread_grace_over(struct thread_grace *grace)
+{
+    return grace->count == 0;
 }
 
 enum { TRAP_FLAG = 0x100, KINDS_MAX = 64, STEPS_WANTED = 200000 };
@@ -81,8 +85,7 @@ static void on_trap(int signal, siginfo_t *info, void *context)
     if (!(ours.flags & UNWIND_COMPLETE)) {
         incomplete++;
         note_difference((uint64_t)uc->uc_mcontext.gregs[REG_RIP]);
-    }
-    else if (!same_frames(&ours, &theirs))
+    } else if (!same_frames(&ours, &theirs))
         note_difference((uint64_t)uc->uc_mcontext.gregs[REG_RIP]);
 }
 

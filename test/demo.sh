@@ -35,7 +35,8 @@ server=
 echo
 python3 test/top.py cpu "$folder"/*.cpu.pb.gz
 echo
-python3 test/top.py alloc_space "$folder"/*.heap.pb.gz
+# Redis allocates through wrappers; who called them is what one wants to know.
+python3 test/top.py alloc_space --hide '^z(m|c|re)alloc' "$folder"/*.heap.pb.gz
 echo
 echo "The profiles (pprof -http=: FILE shows one as a graph):"
 ls "$folder"/*.pb.gz

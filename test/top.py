@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""The functions with the most of one value, over profiles: top.py VALUE [-n COUNT] FILE...
+"""The functions with the most of one value, over profiles: top.py VALUE [options] FILE...
 
 VALUE is a sample type's name as in the file (cpu, alloc_space, ...). `flat` is what the function
-did itself, `cum` what it and those that it called did; recursion counts once. Reads .pb.gz, .pb,
-and .pb.zst (through the program zstd). Needs nothing but python3."""
+did itself, `cum` what it and those that it called did; recursion counts once. Functions that
+--hide matches leave the stacks, and what they did is their callers' (an app's own wrapper of
+malloc, say). Reads .pb.gz, .pb, and .pb.zst (through the program zstd); needs only python3."""
 
 import argparse
 import gzip
+import re
 import subprocess
 from collections import Counter
 
@@ -62,7 +64,7 @@ def integers(values):
             yield number
 
 
-def add_profile(path, wanted, flat, cum):
+def add_profile(path, wanted, hide, flat, cum):
     """Adds one file's samples; returns the unit. Field numbers: test/profile.proto."""
     profile = message(read(path))
     texts = [text.decode() for text in profile[6]]
@@ -87,6 +89,7 @@ def add_profile(path, wanted, flat, cum):
         sample = message(data)
         value = list(integers(sample[2]))[index]
         stack = [name for id in integers(sample.get(1, [])) for name in locations[id]]
+        stack = [name for name in stack if not (hide and hide.search(name))]
         if stack:
             flat[stack[0]] += value
         for name in set(stack):
@@ -105,13 +108,14 @@ def show(value, unit):
 def main():
     parser = argparse.ArgumentParser(description="functions with the most of one value")
     parser.add_argument("value")
-    parser.add_argument("-n", type=int, default=15)
+    parser.add_argument("-n", type=int, default=15, help="how many functions")
+    parser.add_argument("--hide", type=re.compile, metavar="REGEX", help="functions to leave out")
     parser.add_argument("files", nargs="+")
     arguments = parser.parse_args()
 
     flat, cum, unit = Counter(), Counter(), ""
     for path in arguments.files:
-        unit = add_profile(path, arguments.value, flat, cum)
+        unit = add_profile(path, arguments.value, arguments.hide, flat, cum)
     total = sum(flat.values()) or 1
     print(f"{arguments.value}: {show(total, unit)} in {len(arguments.files)} file(s)")
     print(f"{'flat':>10} {'flat%':>6} {'cum':>10} {'cum%':>6}  function")

@@ -24,6 +24,14 @@ void test_home_set(void)
     test_home.low = (uintptr_t)__builtin_frame_address(0) & ~4095ul;
 }
 
+/* libunwind's unw_is_signal_frame tells it of the frame behind. */
+static bool is_sigreturn(uint64_t ip)
+{
+    static const uint8_t code[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+    Dl_info info;
+    return dladdr((void *)ip, &info) && memcmp((const void *)ip, code, sizeof(code)) == 0;
+}
+
 void reference_walk(const ucontext_t *context, struct frames *frames)
 {
     unw_cursor_t cursor;
@@ -36,7 +44,7 @@ void reference_walk(const ucontext_t *context, struct frames *frames)
         if (!ip)
             break;
         frames->pcs[frames->count++] = ip - !exact;
-        exact = unw_is_signal_frame(&cursor) > 0;
+        exact = !exact && is_sigreturn(ip);
     } while (frames->count < REFERENCE_MAX && unw_step(&cursor) > 0);
 }
 
@@ -44,16 +52,16 @@ void agent_walk(const ucontext_t *context, struct frames *frames)
 {
     struct unwind_regs regs;
     unwind_regs_from_context(&regs, context);
-    frames->count = unwind_walk(&regs, true, &test_home, frames->pcs, REFERENCE_MAX,
-                                &frames->flags, &frames->generation);
+    frames->count = unwind_walk(&regs, true, &test_home, frames->pcs, REFERENCE_MAX, &frames->flags,
+                                &frames->generation);
 }
 
 void walk_here(struct frames *frames)
 {
     struct unwind_regs regs;
     unwind_regs_here(&regs);
-    frames->count = unwind_walk(&regs, true, &test_home, frames->pcs, REFERENCE_MAX,
-                                &frames->flags, &frames->generation);
+    frames->count = unwind_walk(&regs, true, &test_home, frames->pcs, REFERENCE_MAX, &frames->flags,
+                                &frames->generation);
     /* This function's own frame. */
     if (frames->count)
         memmove(frames->pcs, frames->pcs + 1, --frames->count * sizeof(frames->pcs[0]));
@@ -86,4 +94,5 @@ void print_frames(FILE *out, const char *title, const struct frames *frames)
         print_address(out, frames->pcs[i]);
         fprintf(out, "\n");
     }
+    fflush(out);
 }

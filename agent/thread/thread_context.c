@@ -180,6 +180,7 @@ void thread_attach_prepared(struct thread_slot *slot)
     slot->tid = sys_tid();
     slot->label.tid = (uint64_t)slot->tid;
     bind(slot, 0);
+    slot->cpu_last_ns = 0; /* what its birth took is the thread's too */
 }
 
 void thread_take_over(struct thread_slot *slot)
@@ -255,6 +256,39 @@ bool thread_guard_quiescent(uint64_t deadline_ns)
         }
     }
     return true;
+}
+
+void thread_grace_begin(struct thread_grace *grace)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    grace->count = 0;
+    uint32_t count = thread_slot_count();
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t guard = __atomic_load_n(&threads.slots[i].guard, __ATOMIC_SEQ_CST);
+        if (!(guard & 1))
+            continue;
+        if (grace->count < THREAD_GRACE_OPEN) {
+            grace->open[grace->count].slot = i;
+            grace->open[grace->count].guard = guard;
+        }
+        grace->count++;
+    }
+}
+
+bool thread_grace_over(struct thread_grace *grace)
+{
+    bool all_noted = grace->count <= THREAD_GRACE_OPEN;
+    uint32_t noted = MIN_OF(grace->count, (uint32_t)THREAD_GRACE_OPEN);
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < noted; i++) {
+        if (load_acquire(&threads.slots[grace->open[i].slot].guard) == grace->open[i].guard)
+            grace->open[left++] = grace->open[i];
+    }
+    if (all_noted)
+        grace->count = left;
+    else
+        thread_grace_begin(grace);
+    return grace->count == 0;
 }
 
 void thread_reset_in_child(void)

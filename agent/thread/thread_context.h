@@ -115,6 +115,22 @@ static inline void thread_guard_leave(struct thread_slot *slot)
  * until the CLOCK_MONOTONIC deadline; with deadline 0 it looks once and does not wait. */
 bool thread_guard_quiescent(uint64_t deadline_ns);
 
+/* The guards that were open when something was unpublished, so that one can ask later, without
+ * waiting, whether a sample may still use it: under load some guard is open at every instant,
+ * but each is soon closed. */
+enum { THREAD_GRACE_OPEN = 64 };
+struct thread_grace {
+    uint32_t count; /* above THREAD_GRACE_OPEN: more were open than could be noted */
+    struct {
+        uint32_t slot, guard;
+    } open[THREAD_GRACE_OPEN];
+};
+/* INIT, THR, TICK. */
+void thread_grace_begin(struct thread_grace *grace);
+/* True when all of them have been closed since. When not all could be noted, those open now are
+ * noted instead, for the next call. */
+bool thread_grace_over(struct thread_grace *grace);
+
 /* In a fork child: only the calling thread is left. */
 void thread_reset_in_child(void);
 

@@ -378,6 +378,14 @@ static bool run_program(struct cfi_machine *m, const uint8_t *at, const uint8_t 
     }
 }
 
+/* True for a program of nothing but padding. */
+static bool is_bare(const uint8_t *at, const uint8_t *end)
+{
+    while (at < end && *at == CFA_NOP)
+        at++;
+    return at == end;
+}
+
 int cfi_row_at(const struct object *object, uint64_t vaddr, struct cfi_row *row)
 {
     uint64_t fde;
@@ -400,6 +408,9 @@ int cfi_row_at(const struct object *object, uint64_t vaddr, struct cfi_row *row)
         return -ENOENT;
     memset(row, 0, sizeof(*row));
     row->signal_frame = cie.signal_frame;
+    row->start = start;
+    row->size = size;
+    row->bare = is_bare(c.at, c.end);
     struct cfi_machine machine = {
         .object = object, .cie = &cie, .row = row, .location = start, .wanted = UINT64_MAX};
     if (!run_program(&machine, cie.program, cie.program_end))

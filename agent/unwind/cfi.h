@@ -34,6 +34,9 @@ struct cfi_row {
     uint8_t cfa_register;
     bool cfa_is_expression;
     bool signal_frame; /* augmentation 'S': the caller's pc is an interrupted one */
+    bool bare;         /* the FDE has no instruction: nothing is said of pushes */
+    uint64_t start;    /* of the function (what the FDE covers) */
+    uint64_t size;
 };
 
 /* 0; -ENOENT when no FDE covers `vaddr`; -EINVAL when its tables are malformed or use what is

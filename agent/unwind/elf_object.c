@@ -106,8 +106,11 @@ bool elf_has_code(const struct elf_image *image)
 
 void elf_describe(const struct elf_image *image, struct object *object)
 {
+    object->code_readable = true;
     for (uint32_t i = 0; i < image->header_count; i++) {
         const ElfW(Phdr) *h = &image->headers[i];
+        if (is_code(h) && !(h->p_flags & PF_R))
+            object->code_readable = false;
         if (is_code(h) && object->segment_count < OBJECT_SEGMENTS_MAX)
             object->segments[object->segment_count++] =
                 (struct object_segment){h->p_vaddr, h->p_memsz, h->p_offset};

@@ -31,6 +31,7 @@ enum list_state { LIST_NONE, LIST_FREE, LIST_CURRENT, LIST_RETIRED };
 struct list_buffer {
     struct module_list *list;
     enum list_state state;
+    struct thread_grace grace; /* LIST_RETIRED: walks that may still use it */
 };
 
 struct module_list *modules_list;
@@ -224,14 +225,11 @@ static size_t list_bytes(uint32_t capacity)
 
 static void reclaim_retired(void)
 {
-    bool any = false;
-    for (int i = 0; i < LISTS_MAX; i++)
-        any = any || state.lists[i].state == LIST_RETIRED;
-    if (!any || !thread_guard_quiescent(0))
-        return;
-    for (int i = 0; i < LISTS_MAX; i++)
-        if (state.lists[i].state == LIST_RETIRED)
-            state.lists[i].state = LIST_FREE;
+    for (int i = 0; i < LISTS_MAX; i++) {
+        struct list_buffer *buffer = &state.lists[i];
+        if (buffer->state == LIST_RETIRED && thread_grace_over(&buffer->grace))
+            buffer->state = LIST_FREE;
+    }
 }
 
 /* A list buffer of at least that capacity that no walker can see. */
@@ -289,9 +287,12 @@ static void publish(struct list_buffer *buffer)
     buffer->list->publication = ++state.publication;
     buffer->state = LIST_CURRENT;
     store_release(&modules_list, buffer->list);
-    for (int i = 0; i < LISTS_MAX; i++)
-        if (old && state.lists[i].list == old)
-            state.lists[i].state = LIST_RETIRED;
+    for (int i = 0; i < LISTS_MAX; i++) {
+        if (!old || state.lists[i].list != old)
+            continue;
+        state.lists[i].state = LIST_RETIRED;
+        thread_grace_begin(&state.lists[i].grace);
+    }
 }
 
 static int scan_and_publish(struct needed *needed)
@@ -304,7 +305,7 @@ static int scan_and_publish(struct needed *needed)
         if (!buffer) {
             state.counted = false;
             store_relaxed(&modules_stale, 1);
-            return -ENOMEM;
+            return -EAGAIN;
         }
         struct module_list *list = buffer->list;
         list->count = 0;

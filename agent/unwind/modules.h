@@ -6,9 +6,10 @@
  *     address, and publishes it by one release store of `modules_list`.
  *  2. Readers (SIG, HOOK) load that pointer once per walk (acquire) inside a thread guard
  *     (agent/thread/thread_context.h) and use only what hangs on it.
- *  3. A replaced list is retired and reused only once thread_guard_quiescent says that no guard
- *     that could hold it is open; nobody waits for that: a list that is still held stays retired
- *     until the next rescan.
+ *  3. A replaced list is retired and reused only once each guard that was open then has been
+ *     closed (thread_grace); nobody waits for that: a list that is still held stays retired
+ *     until the next rescan. When all lists are held (walkers preempted in the middle, amid a
+ *     storm of dlopen), a rescan gives -EAGAIN and leaves modules_stale set.
  *  4. Objects (identity, names, segments, unwind tables) are never freed: an object loaded again
  *     is found by path, device, inode and build id and used again. So names of closed objects
  *     stay, and tables that a walker may read stay mapped.
@@ -58,6 +59,7 @@ struct object {
     bool is_vdso;
     bool is_system; /* libc, loader, libpthread, ..., or the allocator below: see stack_is_clean */
     bool has_runpath; /* DT_RPATH or DT_RUNPATH: dlopen must see it as its caller */
+    bool code_readable; /* no segment that may be executed only */
     bool in_place;    /* unwind tables are those of the app's own mapping */
     struct object_segment segments[OBJECT_SEGMENTS_MAX];
     struct object_table eh_frame_hdr;

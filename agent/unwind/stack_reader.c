@@ -69,9 +69,20 @@ READS_ANY_STACK bool stack_read_slow(struct stack_reader *reader, uintptr_t addr
     return true;
 }
 
+/* A home range that is still empty: the walk ended in the pages right below its end. */
+static bool reaches_empty_home(struct stack_reader *reader)
+{
+    const struct unwind_stack *home = reader->home;
+    if (home->low != home->high || reader->low >= home->high || reader->high <= reader->low ||
+        reader->high + GAP_MAX < home->high)
+        return false;
+    return reader->high >= home->high ||
+           probe(reader, reader->high, home->high - 1, &reader->high);
+}
+
 bool stack_reader_adopt(struct stack_reader *reader)
 {
-    if (reader->high != reader->home->high)
+    if (reader->high != reader->home->high && !reaches_empty_home(reader))
         return false;
     if (reader->low < reader->home->low)
         reader->home->low = reader->low;

@@ -56,6 +56,20 @@ static const struct module *find_module(const struct walk *w, uintptr_t pc)
     return module;
 }
 
+/* See arch_bare_rule. The code is read: that of an interrupted pc is loaded and runs; where the
+ * pc comes out of a signal frame in memory, that is first asked. */
+static uint32_t bare_rule(const struct walk *w, const struct module *module,
+                          const struct cfi_row *row, uintptr_t pc)
+{
+    uintptr_t start = module->bias + row->start;
+    if (!w->exact || !module->object->code_readable || start < module->start ||
+        row->size > module->end - start)
+        return RULE_NONE;
+    if (!w->innermost && !(sys_readable(start) && sys_readable(pc)))
+        return RULE_NONE;
+    return arch_bare_rule((const uint8_t *)start, pc - start, row->size);
+}
+
 /* Makes the rule of an address that the cache does not know. */
 static __attribute__((noinline)) uint32_t make_rule(const struct walk *w, uintptr_t pc)
 {
@@ -65,8 +79,11 @@ static __attribute__((noinline)) uint32_t make_rule(const struct walk *w, uintpt
     struct cfi_row row;
     uint64_t vaddr = pc - module->bias;
     uint32_t rule = RULE_NO_FDE;
-    if (cfi_row_at(module->object, vaddr, &row) == 0)
-        rule = arch_pack(module->object, &row, vaddr);
+    if (cfi_row_at(module->object, vaddr, &row) == 0) {
+        rule = row.bare ? bare_rule(w, module, &row, pc) : RULE_NONE;
+        if (rule == RULE_NONE)
+            rule = arch_pack(module->object, &row, vaddr);
+    }
     if (module->object->is_system)
         rule |= RULE_SYSTEM;
     rule_store(w->list->publication, pc, rule);
@@ -250,8 +267,10 @@ static bool sp_may_follow(struct walk *w, uintptr_t sp, uintptr_t caller_sp)
 {
     if (likely(caller_sp > sp && !w->exact))
         return true;
-    if (w->exact)
+    if (w->exact) {
         w->purity = IMPURE;
+        w->flags |= UNWIND_INTERRUPTED;
+    }
     if (caller_sp > sp)
         return true;
     return (w->innermost || w->exact) && w->switches++ < SWITCHES_MAX;
@@ -271,8 +290,10 @@ static enum step walk_frames(struct walk *w)
         }
         enum rule_kind kind = rule_kind(rule);
         if (unlikely(kind == RULE_UNKNOWN)) {
-            /* Not known to be code: at least memory, or it is rubbish off a broken stack. */
-            if (!w->innermost && !sys_readable(pc))
+            /* Not known to be code: at least memory, and not the stack, or it is rubbish off a
+             * broken stack. */
+            if (!w->innermost &&
+                (pc - w->reader.low < w->reader.high - w->reader.low || !sys_readable(pc)))
                 return STEP_STOP;
         } else {
             w->known_count = 0;

@@ -94,4 +94,45 @@ uint32_t arch_pack(const struct object *object, const struct cfi_row *row, uint6
     }
     return rule_make(row->cfa_register == RSP ? RULE_SP : RULE_FP, slot, offset);
 }
+
+/* The length of `push reg` (base 0x50) or `pop reg` (0x58) at code[at], 0: another instruction. */
+static size_t push_or_pop(const uint8_t *code, size_t at, size_t size, uint8_t base, bool *is_rbp)
+{
+    size_t prefix = at < size && code[at] == 0x41; /* r8 to r15 */
+    if (at + prefix >= size || (code[at + prefix] & 0xf8) != base)
+        return 0;
+    *is_rbp = !prefix && code[at] == base + 5;
+    return prefix + 1;
+}
+
+uint32_t arch_bare_rule(const uint8_t *code, size_t at, size_t size)
+{
+    static const uint8_t endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
+    size_t i =
+        size > sizeof(endbr64) && memcmp(code, endbr64, sizeof(endbr64)) == 0 ? sizeof(endbr64) : 0;
+    uint32_t pushes = 0, rbp_push = 0;
+    bool is_rbp;
+    while (i < at) {
+        size_t length = push_or_pop(code, i, size, 0x50, &is_rbp);
+        if (!length)
+            break;
+        i += length;
+        pushes++;
+        if (is_rbp)
+            rbp_push = pushes;
+    }
+    /* In the epilogue only what is popped from here to the ret is still pushed. */
+    uint32_t pops = 0;
+    size_t length;
+    for (i = at; (length = push_or_pop(code, i, size, 0x58, &is_rbp)); i += length)
+        pops++;
+    if (i < size && code[i] == 0xf3)
+        i++;
+    if (i < size && code[i] == 0xc3)
+        pushes = MIN_OF(pushes, pops);
+    if (!pushes)
+        return RULE_NONE;
+    return rule_make(RULE_SP, rbp_push && rbp_push <= pushes ? 1 + rbp_push : 0,
+                     8 + 8 * (int32_t)pushes);
+}
 #endif

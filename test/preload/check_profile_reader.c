@@ -12,7 +12,7 @@
 typedef Perftools__Profiles__Profile Profile;
 
 enum { S_EMPTY, S_SAMPLES, S_COUNT, S_CPU, S_NANOSECONDS, S_PROGRAM, S_LIBRARY, S_MAIN, S_F, S_G,
-       S_OVERHEAD, S_NAME, S_WORKER, S_ID, S_UNIT, S_BUILD_ID, S_COMMENT, STRINGS };
+       S_OVERHEAD, S_NAME, S_WORKER, S_ID, S_UNIT, S_BUILD_ID, S_AGENT, S_COMMENT, STRINGS };
 
 /* A CPU profile of two threads: main > f (70 ns, 7 samples), main > g > f (20 ns, 2 samples,
  * thread "worker", 77) and the overhead (1 ns). */
@@ -20,7 +20,7 @@ struct made {
     Profile profile;
     char *strings[STRINGS];
     Perftools__Profiles__ValueType types[3], *type_list[2];
-    Perftools__Profiles__Mapping mappings[2], *mapping_list[2];
+    Perftools__Profiles__Mapping mappings[3], *mapping_list[3];
     Perftools__Profiles__Function functions[4], *function_list[4];
     Perftools__Profiles__Line lines[4], *line_list[4];
     Perftools__Profiles__Location locations[4], *location_list[4];
@@ -36,7 +36,7 @@ static void make_tables(struct made *made)
     static const char *const strings[STRINGS] = {
         "",  "samples", "count",       "cpu",    "nanoseconds", "/bin/program",
         "/lib/libx.so", "main",        "f",      "g",           "libagent overhead",
-        "thread name",  "worker",      "thread id", "id",       "00ff", "cpu samples: 9"};
+        "thread name",  "worker",      "thread id", "id",       "00ff", "[libagent]", "cpu samples: 9"};
     for (int i = 0; i < STRINGS; i++)
         made->strings[i] = (char *)strings[i];
     static const int64_t types[3][2] = {
@@ -46,18 +46,19 @@ static void make_tables(struct made *made)
         made->types[i].type = types[i][0];
         made->types[i].unit = types[i][1];
     }
-    for (uint64_t i = 0; i < 2; i++) {
+    for (uint64_t i = 0; i < 3; i++) {
         perftools__profiles__mapping__init(&made->mappings[i]);
         made->mappings[i].id = i + 1;
         made->mappings[i].memory_start = 0x1000;
         made->mappings[i].memory_limit = 0x9000;
         made->mappings[i].file_offset = 0x1000;
-        made->mappings[i].filename = i ? S_LIBRARY : S_PROGRAM;
+        made->mappings[i].filename = i == 0 ? S_PROGRAM : i == 1 ? S_LIBRARY : S_AGENT;
         made->mappings[i].build_id = S_BUILD_ID;
         made->mappings[i].has_functions = true;
         made->mapping_list[i] = &made->mappings[i];
-        made->type_list[i] = &made->types[i];
     }
+    made->type_list[0] = &made->types[0];
+    made->type_list[1] = &made->types[1];
     static const int64_t names[4] = {S_MAIN, S_F, S_G, S_OVERHEAD};
     for (uint64_t i = 0; i < 4; i++) {
         perftools__profiles__function__init(&made->functions[i]);
@@ -68,8 +69,8 @@ static void make_tables(struct made *made)
         made->line_list[i] = &made->lines[i];
         perftools__profiles__location__init(&made->locations[i]);
         made->locations[i].id = i + 1;
-        made->locations[i].mapping_id = i == 3 ? 0 : i == 2 ? 2 : 1;
-        made->locations[i].address = i == 3 ? 0 : 0x2000 + i;
+        made->locations[i].mapping_id = i == 3 ? 3 : i == 2 ? 2 : 1;
+        made->locations[i].address = 0x2000 + i;
         made->locations[i].n_line = 1;
         made->locations[i].line = &made->line_list[i];
         made->function_list[i] = &made->functions[i];
@@ -117,7 +118,7 @@ static struct made *make(void)
     profile->sample_type = made.type_list;
     profile->period_type = &made.types[2];
     profile->period = 9900990;
-    profile->n_mapping = 2;
+    profile->n_mapping = 3;
     profile->mapping = made.mapping_list;
     profile->n_function = 4;
     profile->function = made.function_list;
@@ -292,11 +293,11 @@ START_TEST(test_rules)
     BREAK(made->functions[2].name = S_EMPTY);
     BREAK(made->functions[2].filename = -1);
     BREAK(made->locations[0].id = 2);
-    BREAK(made->locations[0].mapping_id = 3);
+    BREAK(made->locations[0].mapping_id = 4);
     BREAK(made->locations[0].address = 0xfff);
     BREAK(made->locations[0].address = 0x9000);
     BREAK(made->locations[0].n_line = 0); /* has_functions is set */
-    BREAK(made->locations[3].n_line = 0); /* and no address */
+    BREAK(made->locations[3].address = made->locations[3].mapping_id = made->locations[3].n_line = 0);
     BREAK(made->lines[0].function_id = 5);
     BREAK(made->lines[0].function_id = 0);
     BREAK(profile->n_sample = 0);

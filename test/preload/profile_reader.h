@@ -72,7 +72,8 @@ static inline bool stack_has(const struct stack *stack, const char *function)
 /* Whether the stack goes down to where libc calls main, or a thread's start routine. That is
  * known by address: libc's functions there have no names in a stripped libc. */
 bool stack_is_whole(const struct stack *stack);
-/* One of the agent's own frames, such as "libagent overhead" or "[thread end]"; no code. */
+/* The leaf is no code, but one of the agent's words, such as "libagent overhead" or "[thread end]";
+ * below it may stand who it is for. */
 bool stack_is_pseudo(const struct stack *stack);
 /* Share of the values in stacks that are whole, 0 to 1. */
 double profile_whole_share(const struct profile *profile, int value);

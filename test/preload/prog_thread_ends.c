@@ -125,6 +125,8 @@ static void *detached(void *data)
     return data;
 }
 
+static pthread_t watched;
+
 static void *look_around(void *data)
 {
     pthread_attr_t attributes;
@@ -141,7 +143,7 @@ static void *look_around(void *data)
     char here;
     printf("stack %zu, guard %zu, detached %d, name %s, on it %d, self %d\n", size, guard,
            detach_state, name, &here >= (char *)address && &here < (char *)address + size,
-           pthread_equal(pthread_self(), *(pthread_t *)data));
+           pthread_equal(pthread_self(), watched));
     sigset_t blocked;
     int count = 0;
     pthread_sigmask(SIG_BLOCK, NULL, &blocked);
@@ -150,7 +152,7 @@ static void *look_around(void *data)
     cpu_set_t processors;
     sched_getaffinity(0, sizeof(processors), &processors);
     printf("blocked %d, processors %d\n", count, CPU_COUNT(&processors));
-    return NULL;
+    return data;
 }
 
 static void attributes(void)
@@ -169,8 +171,8 @@ static void attributes(void)
     sigaddset(&some, SIGUSR1);
     sigaddset(&some, SIGPROF);
     pthread_sigmask(SIG_BLOCK, &some, &before);
-    pthread_create(&thread, &attributes, look_around, &thread);
-    pthread_join(thread, NULL);
+    pthread_create(&watched, &attributes, look_around, NULL);
+    pthread_join(watched, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_setstacksize(&attributes, (size_t)1 << 46);
     printf("no room for a stack: %d\n", pthread_create(&thread, &attributes, by_return, NULL));

@@ -1,0 +1,753 @@
+/* What the agent keeps of each thread: slots, their birth and end, guards, fork. */
+#include "test/check.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/base/arena.h"
+#include "agent/base/clock.h"
+#include "agent/base/stats.h"
+#include "agent/base/sys.h"
+#include "agent/thread/thread_context.h"
+#include "test/next_libc.h"
+
+static uint32_t leavings;
+static uint32_t leavings_elsewhere; /* on a thread that is not the slot's */
+
+static void leaving(void)
+{
+    struct thread_slot *slot = thread_tls.slot;
+    add_relaxed(&leavings, 1);
+    if (!slot || slot->tid != sys_tid())
+        add_relaxed(&leavings_elsewhere, 1);
+    thread_leave();
+}
+
+static void start(void)
+{
+    next_from_libc();
+    ck_assert_int_eq(thread_start(leaving), 0);
+}
+
+static void run(void *(*routine)(void *), void *argument)
+{
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, routine, argument), 0);
+    pthread_join(thread, NULL);
+}
+
+static bool is_used(const struct thread_slot *slot)
+{
+    return load_acquire(&slot->state) == SLOT_USED;
+}
+
+static uint32_t slots_in_use(void)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < thread_slot_count(); i++)
+        count += is_used(thread_slot_at(i));
+    return count;
+}
+
+/* ---- attach ---- */
+
+START_TEST(tls_is_small_and_zero_at_birth)
+{
+    static const struct thread_tls zero;
+    ck_assert_uint_le(sizeof(struct thread_tls), 64);
+    ck_assert_uint_eq(sizeof(struct thread_slot) % CACHE_LINE, 0);
+    ck_assert_mem_eq(&thread_tls, &zero, sizeof(zero));
+}
+END_TEST
+
+START_TEST(nothing_attaches_before_the_start)
+{
+    ck_assert_ptr_null(thread_attach(0, 0));
+    ck_assert_ptr_null(thread_prepare(1, NULL));
+    ck_assert_uint_eq(thread_slot_count(), 0);
+    ck_assert(!thread_slot_is_ours(NULL));
+    ck_assert(thread_guard_quiescent(0));
+    /* The table could not be made for lack of memory. */
+    next_from_libc();
+    arena_set_budget(4096);
+    ck_assert_int_lt(thread_start(leaving), 0);
+    ck_assert_ptr_null(thread_attach(0, 0));
+}
+END_TEST
+
+START_TEST(the_main_thread_attaches)
+{
+    start();
+    ck_assert_int_eq(thread_pid(), getpid());
+    prctl(PR_SET_NAME, "fifteen letters");
+    uint64_t before = clock_thread_cpu_ns();
+    uintptr_t high = (uintptr_t)__builtin_frame_address(0) + 4096;
+    struct thread_slot *slot = thread_attach(high | 3, 0);
+    ck_assert_ptr_nonnull(slot);
+    ck_assert_ptr_eq(thread_tls.slot, slot);
+    ck_assert_uint_eq(slot->state, SLOT_USED);
+    ck_assert_uint_eq(slot->guard & 1, 0);
+    ck_assert_int_eq(slot->tid, getpid());
+    ck_assert_int_eq(slot->timer, -1);
+    ck_assert_uint_eq(slot->is_main, 1);
+    ck_assert_uint_eq(slot->start_routine, 0);
+    ck_assert_uint_eq(slot->label.tid, (uint64_t)getpid());
+    ck_assert_str_eq(slot->label.name, "fifteen letters");
+    ck_assert_uint_ge(slot->cpu_last_ns, before);
+    ck_assert_uint_le(slot->cpu_last_ns, clock_thread_cpu_ns());
+    ck_assert_uint_eq(slot->stack_high, ALIGN_DOWN(high, (uintptr_t)8));
+    ck_assert_uint_eq(slot->stack_low, slot->stack_high);
+    ck_assert_uint_eq(slot->overhead_ns + slot->cpu_hooks_ns, 0);
+    thread_leave();
+    ck_assert_ptr_null(thread_tls.slot);
+    ck_assert_uint_eq(thread_tls.left, 1);
+    ck_assert(!is_used(slot));
+}
+END_TEST
+
+/* glibc's struct pthread, which the thread pointer points at, lies above the stack. */
+static void *attach_and_look(void *argument)
+{
+    struct thread_slot *slot = thread_attach(0, (uintptr_t)attach_and_look);
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    ck_assert_uint_eq(slot->is_main, 0);
+    ck_assert_int_eq(slot->tid, sys_tid());
+    ck_assert_int_ne(slot->tid, sys_pid());
+    ck_assert_uint_eq(slot->start_routine, (uintptr_t)attach_and_look);
+    ck_assert_uint_gt(slot->stack_high, here);
+    ck_assert_uint_lt(slot->stack_high - here, 8192 * 1024);
+    return argument;
+}
+
+START_TEST(a_threads_stack_ends_at_its_thread_pointer)
+{
+    start();
+    run(attach_and_look, NULL);
+    ck_assert_uint_eq(leavings, 1);
+}
+END_TEST
+
+static void *change_name(void *argument)
+{
+    prctl(PR_SET_NAME, "before");
+    struct thread_slot *slot = thread_attach(0, 0);
+    ck_assert_str_eq(slot->label.name, "before");
+    prctl(PR_SET_NAME, "x");
+    ck_assert_str_eq(slot->label.name, "before");
+    thread_refresh_name(slot);
+    ck_assert_str_eq(slot->label.name, "x");
+    /* Labels are keys: what stood there before is gone to the last byte. */
+    static const char rest[16] = "x";
+    ck_assert_mem_eq(slot->label.name, rest, sizeof(rest));
+    return argument;
+}
+
+START_TEST(a_label_follows_the_threads_name)
+{
+    start();
+    run(change_name, NULL);
+}
+END_TEST
+
+static int other_pid;
+static bool is_child(long number, const long args[6], long *result)
+{
+    (void)args;
+    *result = other_pid;
+    return number == SYS_getpid;
+}
+
+START_TEST(another_process_on_this_memory_gets_no_slot)
+{
+    start();
+    other_pid = getpid() + 1;
+    sys_override = is_child;
+    ck_assert_ptr_null(thread_attach(0, 0));
+    ck_assert_ptr_null(thread_prepare(1, NULL));
+    ck_assert_uint_eq(thread_slot_count(), 0);
+    sys_override = NULL;
+    ck_assert_ptr_nonnull(thread_attach(0, 0));
+}
+END_TEST
+
+/* ---- prepared, adopted ---- */
+
+static void *attach_prepared(void *argument)
+{
+    struct thread_slot *slot = argument;
+    ck_assert_ptr_null(thread_tls.slot);
+    thread_attach_prepared(slot);
+    ck_assert_ptr_eq(thread_tls.slot, slot);
+    ck_assert_int_eq(slot->tid, sys_tid());
+    ck_assert_uint_eq(slot->label.tid, (uint64_t)slot->tid);
+    ck_assert_uint_ne(slot->label.name[0], 0);
+    ck_assert_uint_gt(slot->stack_high, (uintptr_t)&slot);
+    ck_assert_uint_le(slot->cpu_last_ns, clock_thread_cpu_ns());
+    return slot->start_argument;
+}
+
+START_TEST(a_prepared_slot_becomes_the_new_threads)
+{
+    start();
+    struct thread_slot *slot = thread_prepare(4711, &other_pid);
+    ck_assert_ptr_nonnull(slot);
+    ck_assert(is_used(slot));
+    ck_assert_int_eq(slot->tid, 0);
+    ck_assert_uint_eq(slot->is_main, 0);
+    ck_assert_uint_eq(slot->start_routine, 4711);
+    pthread_t thread;
+    void *result;
+    ck_assert_int_eq(pthread_create(&thread, NULL, attach_prepared, slot), 0);
+    pthread_join(thread, &result);
+    ck_assert_ptr_eq(result, &other_pid);
+    ck_assert_uint_eq(leavings, 1);
+    ck_assert(!is_used(slot));
+}
+END_TEST
+
+START_TEST(the_slot_of_a_thread_that_was_not_born_is_used_again)
+{
+    start();
+    for (int i = 0; i < 100; i++)
+        thread_release_slot(thread_prepare(1, NULL));
+    ck_assert_uint_eq(thread_slot_count(), 1);
+    /* Given back once only, whoever else may try. */
+    struct thread_slot *slot = thread_prepare(1, NULL);
+    thread_release_slot(slot);
+    thread_release_slot(slot);
+    ck_assert_ptr_eq(thread_prepare(1, NULL), slot);
+    ck_assert_ptr_ne(thread_prepare(1, NULL), slot);
+}
+END_TEST
+
+static int adopted_tid;
+static struct thread_slot *adopted;
+static pthread_barrier_t barrier;
+
+static void *be_adopted(void *argument)
+{
+    adopted_tid = sys_tid();
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    thread_take_over(adopted);
+    ck_assert_ptr_eq(thread_tls.slot, adopted);
+    ck_assert_uint_gt(adopted->stack_high, (uintptr_t)&argument);
+    return argument;
+}
+
+START_TEST(a_thread_that_was_found_takes_its_slot_over)
+{
+    start();
+    pthread_barrier_init(&barrier, NULL, 2);
+    pthread_t thread;
+    pthread_create(&thread, NULL, be_adopted, NULL);
+    pthread_barrier_wait(&barrier);
+    adopted = thread_adopt(adopted_tid);
+    ck_assert_int_eq(adopted->tid, adopted_tid);
+    ck_assert_uint_gt(adopted->cpu_last_ns, 0);
+    pthread_barrier_wait(&barrier);
+    pthread_join(thread, NULL);
+    ck_assert_uint_eq(leavings, 1);
+    ck_assert(!is_used(adopted));
+}
+END_TEST
+
+/* ---- the end of a thread ---- */
+
+static void *attach_and_return(void *argument)
+{
+    ck_assert_ptr_nonnull(thread_attach(0, 0));
+    return argument;
+}
+
+static void *attach_and_exit(void *argument)
+{
+    ck_assert_ptr_nonnull(thread_attach(0, 0));
+    pthread_exit(argument);
+}
+
+static uint32_t attached;
+
+static void *attach_and_wait(void *argument)
+{
+    ck_assert_ptr_nonnull(thread_attach(0, 0));
+    store_release(&attached, 1);
+    for (;;)
+        pause();
+    return argument;
+}
+
+static void check_gone(uint32_t threads)
+{
+    ck_assert_uint_eq(leavings, threads);
+    ck_assert_uint_eq(leavings_elsewhere, 0);
+    ck_assert_uint_eq(slots_in_use(), 0);
+    ck_assert_uint_eq(thread_slot_count(), 1);
+}
+
+START_TEST(a_slot_is_given_back_by_return)
+{
+    start();
+    for (uint32_t i = 1; i <= 10; i++) {
+        run(attach_and_return, NULL);
+        check_gone(i);
+    }
+}
+END_TEST
+
+START_TEST(a_slot_is_given_back_by_pthread_exit)
+{
+    start();
+    run(attach_and_exit, NULL);
+    check_gone(1);
+}
+END_TEST
+
+START_TEST(a_slot_is_given_back_by_cancellation)
+{
+    start();
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, attach_and_wait, NULL), 0);
+    while (!load_acquire(&attached))
+        sched_yield();
+    ck_assert_int_eq(pthread_cancel(thread), 0);
+    void *result;
+    pthread_join(thread, &result);
+    ck_assert_ptr_eq(result, PTHREAD_CANCELED);
+    check_gone(1);
+}
+END_TEST
+
+static pthread_key_t key_before, key_after;
+static uint32_t ends_with_slot;
+
+static void app_destructor(void *value)
+{
+    (void)value;
+    ends_with_slot += thread_tls.slot != NULL && is_used(thread_tls.slot);
+}
+
+static void *use_keys(void *argument)
+{
+    pthread_setspecific(key_before, argument);
+    attach_and_return(NULL);
+    pthread_setspecific(key_after, argument);
+    return NULL;
+}
+
+START_TEST(destructors_of_the_app_still_count)
+{
+    pthread_key_create(&key_before, app_destructor);
+    start();
+    pthread_key_create(&key_after, app_destructor);
+    run(use_keys, &key_before);
+    ck_assert_uint_eq(ends_with_slot, 2);
+    check_gone(1);
+}
+END_TEST
+
+static void attach_late(void *value)
+{
+    if (thread_tls.left) {
+        ck_assert_ptr_nonnull(thread_attach(0, 0));
+        thread_leave();
+        ends_with_slot++;
+    } else {
+        pthread_setspecific(key_after, value); /* once more, in the next round */
+    }
+}
+
+START_TEST(a_thread_can_attach_in_its_teardown)
+{
+    start();
+    pthread_key_create(&key_after, attach_late);
+    key_before = key_after;
+    run(use_keys, &key_before);
+    ck_assert_uint_eq(ends_with_slot, 1);
+    check_gone(1); /* the late one set no key again */
+}
+END_TEST
+
+START_TEST(without_keys_a_slot_stays_until_it_is_reaped)
+{
+    next_from_libc();
+    next.pthread_key_create = NULL;
+    next.pthread_setspecific = NULL;
+    ck_assert_int_eq(thread_start(leaving), 0);
+    run(attach_and_return, NULL);
+    ck_assert_uint_eq(slots_in_use(), 1);
+    thread_release_slot(thread_slot_at(0));
+    ck_assert_uint_eq(slots_in_use(), 0);
+}
+END_TEST
+
+/* Sanitizers make a thread several times dearer. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { MANY = 10000 };
+#else
+enum { MANY = 50000 };
+#endif
+enum { AT_ONCE = 4 };
+
+START_TEST(many_short_threads_need_few_slots)
+{
+    start();
+    pthread_t threads[AT_ONCE];
+    for (int i = 0; i < MANY; i++) {
+        if (i >= AT_ONCE)
+            pthread_join(threads[i % AT_ONCE], NULL);
+        ck_assert_int_eq(pthread_create(&threads[i % AT_ONCE], NULL, attach_and_return, NULL), 0);
+    }
+    for (int i = 0; i < AT_ONCE; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_uint_eq(leavings, MANY);
+    ck_assert_uint_eq(leavings_elsewhere, 0);
+    ck_assert_uint_le(thread_slot_count(), AT_ONCE);
+    ck_assert_uint_eq(slots_in_use(), 0);
+}
+END_TEST
+
+/* ---- the table ---- */
+
+START_TEST(a_full_table_is_counted)
+{
+    start();
+    struct thread_slot *last = NULL;
+    for (int i = 0; i < THREAD_SLOTS; i++) {
+        last = thread_prepare(1, NULL);
+        ck_assert_ptr_nonnull(last);
+    }
+    ck_assert_uint_eq(stats_get(STAT_THREADS_UNTRACKED), 0);
+    ck_assert_ptr_null(thread_prepare(1, NULL));
+    ck_assert_ptr_null(thread_attach(0, 0));
+    ck_assert_ptr_null(thread_adopt(1));
+    ck_assert_ptr_null(thread_tls.slot);
+    ck_assert_uint_eq(stats_get(STAT_THREADS_UNTRACKED), 3);
+    ck_assert_uint_eq(thread_slot_count(), THREAD_SLOTS);
+    ck_assert_uint_eq(slots_in_use(), THREAD_SLOTS);
+    thread_release_slot(thread_slot_at(77));
+    thread_release_slot(last);
+    ck_assert_ptr_eq(thread_attach(0, 0), last);
+    ck_assert_ptr_eq(thread_prepare(1, NULL), thread_slot_at(77));
+    ck_assert_ptr_null(thread_prepare(1, NULL));
+}
+END_TEST
+
+START_TEST(a_slot_of_ours_is_told_from_any_other_value)
+{
+    start();
+    const struct thread_slot *first = thread_prepare(1, NULL);
+    const char *bytes = (const char *)first;
+    const char *end = bytes + sizeof(*first) * THREAD_SLOTS;
+    static const ptrdiff_t inside[] = {1, 8, CACHE_LINE / 2, sizeof(*first) - 1};
+    ck_assert(thread_slot_is_ours(first));
+    ck_assert(thread_slot_is_ours(first + 1)); /* in use or not */
+    ck_assert(thread_slot_is_ours(first + THREAD_SLOTS - 1));
+    ck_assert(!thread_slot_is_ours(NULL));
+    ck_assert(!thread_slot_is_ours((const void *)end));
+    ck_assert(!thread_slot_is_ours((const void *)(bytes - sizeof(*first))));
+    ck_assert(!thread_slot_is_ours((const void *)UINTPTR_MAX));
+    ck_assert(!thread_slot_is_ours((const void *)&bytes));
+    for (size_t i = 0; i < ARRAY_SIZE(inside); i++)
+        ck_assert(!thread_slot_is_ours((const void *)(bytes + inside[i])));
+}
+END_TEST
+
+enum { TAKERS = 8, TAKEN_AT_ONCE = 3, TAKES = 20000 };
+
+static uint32_t owners[TAKERS * TAKEN_AT_ONCE];
+static uint32_t shared; /* times that a slot had two owners */
+
+static void *take_and_release(void *argument)
+{
+    pthread_barrier_wait(&barrier);
+    for (int i = 0; i < TAKES; i++) {
+        struct thread_slot *slots[TAKEN_AT_ONCE];
+        for (int s = 0; s < TAKEN_AT_ONCE; s++) {
+            slots[s] = thread_prepare(1, argument);
+            size_t index = (size_t)(slots[s] - thread_slot_at(0));
+            ck_assert_uint_lt(index, ARRAY_SIZE(owners));
+            if (exchange_acq_rel(&owners[index], 1))
+                add_relaxed(&shared, 1);
+            slots[s]->overhead_ns++;
+        }
+        for (int s = 0; s < TAKEN_AT_ONCE; s++) {
+            ck_assert_uint_eq(slots[s]->overhead_ns, 1);
+            store_release(&owners[slots[s] - thread_slot_at(0)], 0);
+            thread_release_slot(slots[s]);
+        }
+    }
+    return NULL;
+}
+
+START_TEST(a_slot_has_one_owner_at_a_time)
+{
+    start();
+    pthread_barrier_init(&barrier, NULL, TAKERS);
+    pthread_t threads[TAKERS];
+    for (int i = 0; i < TAKERS; i++)
+        pthread_create(&threads[i], NULL, take_and_release, NULL);
+    for (int i = 0; i < TAKERS; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_uint_eq(shared, 0);
+    ck_assert_uint_eq(slots_in_use(), 0);
+    /* None was lost from the list. */
+    uint32_t count = thread_slot_count();
+    for (uint32_t i = 0; i < count; i++)
+        ck_assert_ptr_nonnull(thread_prepare(1, NULL));
+    ck_assert_uint_eq(thread_slot_count(), count);
+}
+END_TEST
+
+/* ---- guards ---- */
+
+static struct thread_slot *guarded;
+static int pauses; /* that the wait made */
+static int pause_that_leaves;
+static bool enters_again;
+
+static bool while_it_waits(long number, const long args[6], long *result)
+{
+    (void)args;
+    if (number != SYS_nanosleep)
+        return false;
+    *result = 0;
+    if (++pauses == pause_that_leaves) {
+        thread_guard_leave(guarded);
+        if (enters_again)
+            thread_guard_enter(guarded);
+    }
+    return true;
+}
+
+START_TEST(an_open_guard_is_not_quiescent)
+{
+    start();
+    struct thread_slot *slot = thread_prepare(1, NULL);
+    struct thread_slot *other = thread_prepare(1, NULL);
+    ck_assert(thread_guard_quiescent(0));
+    for (int i = 0; i < 5; i++) {
+        thread_guard_enter(other);
+        ck_assert(!thread_guard_quiescent(0));
+        ck_assert(!thread_guard_quiescent(clock_monotonic_ns() + NS_PER_MS));
+        thread_guard_enter(slot);
+        thread_guard_leave(other);
+        ck_assert(!thread_guard_quiescent(0));
+        thread_guard_leave(slot);
+        ck_assert(thread_guard_quiescent(0));
+    }
+}
+END_TEST
+
+START_TEST(the_wait_for_a_guard_ends_at_its_deadline)
+{
+    start();
+    guarded = thread_prepare(1, NULL);
+    thread_guard_enter(guarded);
+    uint64_t deadline = clock_monotonic_ns() + 5 * NS_PER_MS;
+    ck_assert(!thread_guard_quiescent(deadline));
+    ck_assert_uint_ge(clock_monotonic_ns(), deadline);
+}
+END_TEST
+
+START_TEST(the_wait_ends_when_the_guard_is_closed)
+{
+    start();
+    guarded = thread_prepare(1, NULL);
+    /* Also when its thread is in the next one by then. */
+    enters_again = _i;
+    pause_that_leaves = 3;
+    thread_guard_enter(guarded);
+    sys_override = while_it_waits;
+    ck_assert(thread_guard_quiescent(clock_monotonic_ns() + 100 * NS_PER_SEC));
+    sys_override = NULL;
+    ck_assert_int_eq(pauses, 3);
+    ck_assert_int_eq(thread_guard_quiescent(0), !enters_again);
+}
+END_TEST
+
+START_TEST(the_guards_of_a_moment_can_be_asked_for_later)
+{
+    start();
+    enum { SLOTS = THREAD_GRACE_OPEN + 10 };
+    struct thread_slot *slots[SLOTS];
+    struct thread_grace grace;
+    for (int i = 0; i < SLOTS; i++)
+        slots[i] = thread_prepare(1, NULL);
+    thread_grace_begin(&grace);
+    ck_assert(thread_grace_over(&grace));
+    thread_guard_enter(slots[3]);
+    thread_guard_enter(slots[7]);
+    thread_grace_begin(&grace);
+    thread_guard_enter(slots[5]); /* after the begin: not waited for */
+    ck_assert(!thread_grace_over(&grace));
+    thread_guard_leave(slots[7]);
+    thread_guard_enter(slots[7]);
+    ck_assert(!thread_grace_over(&grace));
+    thread_guard_leave(slots[3]);
+    ck_assert(thread_grace_over(&grace));
+    ck_assert(thread_grace_over(&grace));
+    /* More than can be noted: each call gets nearer, none says yes too soon. */
+    thread_guard_leave(slots[5]);
+    thread_guard_leave(slots[7]);
+    for (int i = 0; i < SLOTS; i++)
+        thread_guard_enter(slots[i]);
+    thread_grace_begin(&grace);
+    for (int i = 0; i < SLOTS; i++) {
+        ck_assert(!thread_grace_over(&grace));
+        thread_guard_leave(slots[i]);
+    }
+    ck_assert(thread_grace_over(&grace));
+}
+END_TEST
+
+START_TEST(a_slot_taken_anew_is_outside_of_its_guard)
+{
+    start();
+    struct thread_slot *slot = thread_prepare(1, NULL);
+    thread_guard_enter(slot);
+    thread_release_slot(slot); /* its thread was found dead */
+    ck_assert_ptr_eq(thread_prepare(1, NULL), slot);
+    ck_assert(thread_guard_quiescent(0));
+}
+END_TEST
+
+/* A value that is unpublished is used by nobody once guards are quiescent. */
+enum { READERS = 3, UNPUBLISHED = 300 };
+
+static uint64_t *published;
+static uint32_t readers_end;
+
+static void *read_published(void *argument)
+{
+    struct thread_slot *slot = thread_attach(0, 0);
+    while (!load_relaxed(&readers_end)) {
+        thread_guard_enter(slot);
+        const uint64_t *value = load_acquire(&published);
+        for (int i = 0; i < 10; i++)
+            ck_assert_uint_ne(*value, 0);
+        thread_guard_leave(slot);
+    }
+    return argument;
+}
+
+START_TEST(what_was_unpublished_is_used_no_more)
+{
+    start();
+    pthread_t threads[READERS];
+    static uint64_t values[2] = {1, 1};
+    published = &values[0];
+    for (int i = 0; i < READERS; i++)
+        pthread_create(&threads[i], NULL, read_published, NULL);
+    for (int i = 1; i < UNPUBLISHED; i++) {
+        uint64_t *old = published;
+        values[i % 2] = 1;
+        __atomic_store_n(&published, &values[i % 2], __ATOMIC_SEQ_CST);
+        ck_assert(thread_guard_quiescent(clock_monotonic_ns() + 10 * NS_PER_SEC));
+        *old = 0;
+    }
+    store_relaxed(&readers_end, 1);
+    for (int i = 0; i < READERS; i++)
+        pthread_join(threads[i], NULL);
+}
+END_TEST
+
+/* ---- fork ---- */
+
+static void check_child(struct thread_slot *own)
+{
+    ck_assert_ptr_null(thread_attach(0, 0)); /* before the reset it is another process */
+    thread_reset_in_child();
+    ck_assert_int_eq(thread_pid(), getpid());
+    ck_assert_uint_eq(slots_in_use(), own != NULL);
+    ck_assert(thread_guard_quiescent(0));
+    if (!own)
+        own = thread_attach(0, 0);
+    ck_assert_ptr_eq(thread_tls.slot, own);
+    ck_assert_uint_eq(slots_in_use(), 1);
+    ck_assert_int_eq(own->tid, getpid());
+    ck_assert_uint_eq(own->label.tid, (uint64_t)getpid());
+    ck_assert_uint_eq(own->is_main, 1);
+    ck_assert_int_eq(own->timer, -1);
+    ck_assert_uint_eq(own->overhead_ns + own->cpu_hooks_ns, 0);
+    ck_assert_uint_le(own->cpu_last_ns, clock_thread_cpu_ns());
+    /* The others' slots are free. */
+    for (int i = 0; i < 9; i++)
+        ck_assert_ptr_nonnull(thread_prepare(1, NULL));
+    ck_assert_uint_eq(thread_slot_count(), 10);
+}
+
+START_TEST(a_fork_child_has_one_slot)
+{
+    start();
+    bool is_attached = _i;
+    struct thread_slot *own = is_attached ? thread_attach(0, 0) : NULL;
+    for (int i = is_attached; i < 10; i++) {
+        struct thread_slot *slot = thread_prepare(1, NULL);
+        slot->timer = i;
+        if (i % 2)
+            thread_guard_enter(slot);
+    }
+    if (own) {
+        own->timer = 5;
+        own->overhead_ns = own->cpu_hooks_ns = 5;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        check_child(own);
+        _exit(0);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    ck_assert_uint_eq(slots_in_use(), 10);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("thread_context");
+    TCase *birth = tcase_create("birth");
+    tcase_add_test(birth, tls_is_small_and_zero_at_birth);
+    tcase_add_test(birth, nothing_attaches_before_the_start);
+    tcase_add_test(birth, the_main_thread_attaches);
+    tcase_add_test(birth, a_threads_stack_ends_at_its_thread_pointer);
+    tcase_add_test(birth, a_label_follows_the_threads_name);
+    tcase_add_test(birth, another_process_on_this_memory_gets_no_slot);
+    tcase_add_test(birth, a_prepared_slot_becomes_the_new_threads);
+    tcase_add_test(birth, the_slot_of_a_thread_that_was_not_born_is_used_again);
+    tcase_add_test(birth, a_thread_that_was_found_takes_its_slot_over);
+    suite_add_tcase(suite, birth);
+    TCase *end = tcase_create("end");
+    tcase_set_timeout(end, 60);
+    tcase_add_test(end, a_slot_is_given_back_by_return);
+    tcase_add_test(end, a_slot_is_given_back_by_pthread_exit);
+    tcase_add_test(end, a_slot_is_given_back_by_cancellation);
+    tcase_add_test(end, destructors_of_the_app_still_count);
+    tcase_add_test(end, a_thread_can_attach_in_its_teardown);
+    tcase_add_test(end, without_keys_a_slot_stays_until_it_is_reaped);
+    tcase_add_test(end, many_short_threads_need_few_slots);
+    suite_add_tcase(suite, end);
+    TCase *table = tcase_create("table");
+    tcase_set_timeout(table, 60);
+    tcase_add_test(table, a_full_table_is_counted);
+    tcase_add_test(table, a_slot_of_ours_is_told_from_any_other_value);
+    tcase_add_test(table, a_slot_has_one_owner_at_a_time);
+    suite_add_tcase(suite, table);
+    TCase *guards = tcase_create("guards");
+    tcase_set_timeout(guards, 60);
+    tcase_add_test(guards, an_open_guard_is_not_quiescent);
+    tcase_add_test(guards, the_wait_for_a_guard_ends_at_its_deadline);
+    tcase_add_loop_test(guards, the_wait_ends_when_the_guard_is_closed, 0, 2);
+    tcase_add_test(guards, the_guards_of_a_moment_can_be_asked_for_later);
+    tcase_add_test(guards, a_slot_taken_anew_is_outside_of_its_guard);
+    tcase_add_test(guards, what_was_unpublished_is_used_no_more);
+    suite_add_tcase(suite, guards);
+    TCase *forks = tcase_create("fork");
+    tcase_add_loop_test(forks, a_fork_child_has_one_slot, 0, 2);
+    suite_add_tcase(suite, forks);
+    return suite;
+}

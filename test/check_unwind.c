@@ -1,0 +1,537 @@
+/* The walk on real stacks of many kinds, against libunwind or known truth; its flags; the rule
+ * cache; code without rules. (check_unwind_step.c stops at every instruction,
+ * check_unwind_broken.c has stacks that make no sense.) */
+#include "test/check.h"
+
+#include <link.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include "agent/base/stats.h"
+#include "agent/base/sys.h"
+#include "agent/thread/thread_context.h"
+#include "agent/unwind/modules.h"
+#include "agent/unwind/rule_cache.h"
+#include "agent/unwind/unwind.h"
+#include "test/unwind_reference.h"
+
+/* Stands in for thread_context: no list is held while a test rescans. */
+bool thread_guard_quiescent(uint64_t deadline_ns)
+{
+    (void)deadline_ns;
+    return true;
+}
+
+static struct frames ours, theirs, truth;
+static void (*at_bottom)(void);
+
+#define KEEP_FRAME() __asm__ volatile("" ::: "memory")
+
+static void start(void)
+{
+    ck_assert_int_eq(modules_start(dl_iterate_phdr), 0);
+    ck_assert_int_eq(unwind_start(), 0);
+    test_home_set();
+}
+
+/* Both unwinders from the same registers. */
+static __attribute__((noinline)) void walk_both(void)
+{
+    ucontext_t context;
+    getcontext(&context);
+    agent_walk(&context, &ours);
+    reference_walk(&context, &theirs);
+    KEEP_FRAME();
+}
+
+static void check_same(void)
+{
+    if (!same_frames(&ours, &theirs)) {
+        print_frames(stdout, "ours", &ours);
+        print_frames(stdout, "libunwind's", &theirs);
+    }
+    ck_assert(same_frames(&ours, &theirs));
+}
+
+static size_t frame_size = 1;
+
+static __attribute__((noinline)) void recurse(int depth)
+{
+    memset(__builtin_alloca(frame_size), 0, frame_size);
+    if (depth == 0)
+        at_bottom();
+    else
+        recurse(depth - 1);
+    KEEP_FRAME();
+}
+
+START_TEST(recursion_of_200)
+{
+    start();
+    at_bottom = walk_both;
+    recurse(200);
+    check_same();
+    ck_assert_uint_gt(ours.count, 200);
+    ck_assert_uint_eq(ours.flags, UNWIND_COMPLETE | UNWIND_CLEAN);
+}
+END_TEST
+
+static int walk_in_qsort(const void *a, const void *b)
+{
+    walk_both();
+    return *(const int *)a - *(const int *)b;
+}
+
+START_TEST(callback_of_libc_is_not_clean)
+{
+    start();
+    int numbers[] = {3, 1, 2};
+    qsort(numbers, 3, sizeof(int), walk_in_qsort);
+    check_same();
+    ck_assert_uint_eq(ours.flags, UNWIND_COMPLETE);
+}
+END_TEST
+
+static void *thread_main(void *depth)
+{
+    test_home_set();
+    recurse((int)(intptr_t)depth);
+    return NULL;
+}
+
+START_TEST(thread_from_its_start)
+{
+    start();
+    at_bottom = walk_both;
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, thread_main, (void *)30), 0);
+    pthread_join(thread, NULL);
+    check_same();
+    ck_assert_uint_eq(ours.flags, UNWIND_COMPLETE | UNWIND_CLEAN);
+}
+END_TEST
+
+static void walk_in_handler(int number, siginfo_t *info, void *context)
+{
+    (void)info;
+    (void)context;
+    if (number == SIGUSR1)
+        raise(SIGUSR2); /* a handler in a handler */
+    else
+        walk_both();
+    KEEP_FRAME();
+}
+
+static void raise_usr1(void)
+{
+    raise(SIGUSR1);
+    KEEP_FRAME();
+}
+
+static void handlers(int flags)
+{
+    struct sigaction action = {.sa_sigaction = walk_in_handler, .sa_flags = SA_SIGINFO | flags};
+    sigaction(SIGUSR1, &action, NULL);
+    sigaction(SIGUSR2, &action, NULL);
+    at_bottom = raise_usr1;
+    recurse(10);
+}
+
+START_TEST(through_nested_handlers)
+{
+    start();
+    handlers(0);
+    check_same();
+    ck_assert_uint_eq(ours.flags, UNWIND_COMPLETE | UNWIND_INTERRUPTED);
+}
+END_TEST
+
+START_TEST(from_sigaltstack)
+{
+    start();
+    stack_t stack = {.ss_sp = malloc(1 << 16), .ss_size = 1 << 16};
+    sigaltstack(&stack, NULL);
+    uintptr_t low = test_home.low;
+    handlers(SA_ONSTACK);
+    check_same();
+    ck_assert_uint_eq(ours.flags, UNWIND_COMPLETE | UNWIND_INTERRUPTED);
+    /* A walk that changed stacks proves nothing of the pages. */
+    ck_assert_uint_eq(test_home.low, low);
+}
+END_TEST
+
+static ucontext_t main_context, coroutine;
+
+static void coroutine_main(void)
+{
+    recurse(20);
+    swapcontext(&coroutine, &main_context);
+}
+
+START_TEST(from_a_coroutine)
+{
+    start();
+    uintptr_t low = test_home.low;
+    size_t size = 1 << 18;
+    char *stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    at_bottom = walk_both;
+    getcontext(&coroutine);
+    coroutine.uc_stack.ss_sp = stack;
+    coroutine.uc_stack.ss_size = size;
+    makecontext(&coroutine, coroutine_main, 0);
+    swapcontext(&main_context, &coroutine);
+    check_same();
+    ck_assert_uint_gt(ours.count, 20);
+    ck_assert(!(ours.flags & UNWIND_CLEAN));
+    ck_assert_uint_eq(test_home.low, low);
+}
+END_TEST
+
+/* An frame whose CFA hangs on rbx, as the loader's lazy binding has: not one of the registers
+ * that a quick walk follows. */
+__asm__(".pushsection .text\n"
+        ".type call_on_rbx, @function\n"
+        "call_on_rbx:\n"
+        ".cfi_startproc\n"
+        "push %rbx\n"
+        ".cfi_def_cfa_offset 16\n"
+        ".cfi_offset rbx, -16\n"
+        "mov %rsp, %rbx\n"
+        ".cfi_def_cfa_register rbx\n"
+        "and $-256, %rsp\n"
+        "call *%rdi\n"
+        "mov %rbx, %rsp\n"
+        ".cfi_def_cfa_register rsp\n"
+        "pop %rbx\n"
+        ".cfi_def_cfa_offset 8\n"
+        "ret\n"
+        ".cfi_endproc\n"
+        ".size call_on_rbx, . - call_on_rbx\n"
+        ".popsection\n");
+void call_on_rbx(void (*function)(void));
+
+static void walk_on_rbx(void)
+{
+    call_on_rbx(walk_both);
+}
+
+START_TEST(cfa_on_another_register)
+{
+    start();
+    at_bottom = walk_on_rbx;
+    recurse(10);
+    check_same();
+    ck_assert(ours.flags & UNWIND_COMPLETE);
+}
+END_TEST
+
+/* The same without any call frame information: a frame record, and nothing at all. */
+__asm__(".pushsection .text\n"
+        "call_with_record:\n"
+        "push %rbp\n"
+        "mov %rsp, %rbp\n"
+        "call *%rdi\n"
+        "pop %rbp\n"
+        "ret\n"
+        "call_without_record:\n"
+        "push %rbp\n"
+        "mov $-1, %rbp\n" /* no frame pointer */
+        "call *%rdi\n"
+        "pop %rbp\n"
+        "ret\n"
+        "pc_in_leaf: ret\n"
+        ".popsection\n");
+void call_with_record(void (*function)(void));
+void call_without_record(void (*function)(void));
+void pc_in_leaf(void);
+
+static __attribute__((noinline)) void known_truth(void)
+{
+    walk_here(&truth);
+    KEEP_FRAME();
+}
+
+static __attribute__((noinline)) void through(void (*call)(void (*)(void)))
+{
+    known_truth();
+    call(walk_both);
+    KEEP_FRAME();
+}
+
+START_TEST(assembly_without_rules)
+{
+    start();
+    at_bottom = NULL;
+    through(call_with_record);
+    /* walk_both, call_with_record, through, ...; known_truth, through, ... */
+    ck_assert_uint_eq(ours.count, truth.count + 1);
+    ck_assert_mem_eq(ours.pcs + 3, truth.pcs + 2, (truth.count - 2) * sizeof(uint64_t));
+    ck_assert(ours.flags & UNWIND_COMPLETE);
+    through(call_without_record);
+    ck_assert_uint_eq(ours.count, 2);
+    ck_assert_uint_eq(ours.flags, 0);
+    ck_assert_uint_eq(modules_stale, 0); /* the code is known, its rules are not */
+}
+END_TEST
+
+START_TEST(leaf_without_rules)
+{
+    start();
+    uintptr_t stack[] = {(uintptr_t)recurse + 1, 0, 0, 0};
+    struct unwind_regs regs = {.r = {0}};
+    regs.r[UNWIND_PC] = (uintptr_t)pc_in_leaf;
+    regs.r[UNWIND_SP] = (uintptr_t)stack;
+    regs.r[UNWIND_FP] = 1;
+    struct unwind_stack home = {(uintptr_t)stack, (uintptr_t)(stack + 4)};
+    ours.count = unwind_walk(&regs, true, &home, ours.pcs, 2, &ours.flags, &ours.generation);
+    ck_assert_uint_eq(ours.count, 2);
+    ck_assert_uint_eq(ours.pcs[1], (uintptr_t)recurse);
+}
+END_TEST
+
+/* Code that no object holds: push rbp; mov rbp, rsp; call rdi; pop rbp; ret. And the same that
+ * calls itself first through rsi = rdi, rdi = rsi. */
+static const uint8_t jit_call[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
+/* push rbp; mov rbp, rsp; mov rdi, rsi; call rdx; pop rbp; ret */
+static const uint8_t jit_outer[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x89,
+                                    0xf7, 0xff, 0xd2, 0x5d, 0xc3};
+/* push rbp; xor ebp, ebp; call rdi; pop rbp; ret */
+static const uint8_t jit_no_record[] = {0x55, 0x31, 0xed, 0xff, 0xd7, 0x5d, 0xc3};
+static uint8_t *jit;
+
+static void make_jit(void)
+{
+    jit = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(jit, jit_call, sizeof(jit_call));
+    memcpy(jit + 64, jit_outer, sizeof(jit_outer));
+    memcpy(jit + 128, jit_no_record, sizeof(jit_no_record));
+}
+
+static __attribute__((noinline)) void through_jit(void)
+{
+    known_truth();
+    ((void (*)(void *, void (*)(void), void *))(jit + 64))(NULL, walk_both, jit);
+    KEEP_FRAME();
+}
+
+START_TEST(jit_code_with_frame_records)
+{
+    start();
+    make_jit();
+    through_jit();
+    /* walk_both, two of the JIT, through_jit, ... */
+    ck_assert_uint_eq(ours.count, truth.count + 2);
+    ck_assert_uint_eq(ours.pcs[1], (uintptr_t)jit + 5);
+    ck_assert_mem_eq(ours.pcs + 4, truth.pcs + 2, (truth.count - 2) * sizeof(uint64_t));
+    ck_assert_uint_eq(ours.flags, UNWIND_COMPLETE); /* whose code it is cannot be known */
+    ck_assert_uint_eq(modules_stale, 1);
+}
+END_TEST
+
+START_TEST(jit_code_without_frame_records)
+{
+    start();
+    make_jit();
+    ((void (*)(void (*)(void)))(jit + 128))(walk_both);
+    ck_assert_uint_eq(ours.count, 2);
+    ck_assert_uint_eq(ours.pcs[1], (uintptr_t)jit + 128 + 4);
+    ck_assert_uint_eq(ours.flags, 0);
+}
+END_TEST
+
+/* Stands for libagent's code: a section of its own. */
+__attribute__((section("self_code"), noinline)) static void self_leaf(void)
+{
+    walk_both();
+    KEEP_FRAME();
+}
+
+__attribute__((section("self_code"), noinline)) static void self_middle(void (*function)(void))
+{
+    function();
+    KEEP_FRAME();
+}
+
+extern const char __start_self_code[], __stop_self_code[];
+
+static void self_middle_leaf(void)
+{
+    self_middle(walk_both);
+    KEEP_FRAME();
+}
+
+START_TEST(frames_of_our_own_are_left_out)
+{
+    start();
+    self_middle_leaf();
+    uint32_t whole = ours.count;
+    modules_self_start = (uintptr_t)__start_self_code;
+    modules_self_end = (uintptr_t)__stop_self_code;
+    self_middle_leaf();
+    ck_assert_uint_eq(ours.count, whole - 1);
+    ck_assert(!(ours.flags & UNWIND_LEAF_SELF));
+
+    struct unwind_regs regs;
+    ucontext_t context;
+    getcontext(&context);
+    unwind_regs_from_context(&regs, &context);
+    modules_self_start = regs.r[UNWIND_PC];
+    modules_self_end = regs.r[UNWIND_PC] + 1;
+    whole = unwind_walk(&regs, true, &test_home, ours.pcs, REFERENCE_MAX, &ours.flags,
+                        &ours.generation);
+    ck_assert_uint_eq(ours.flags, UNWIND_COMPLETE | UNWIND_LEAF_SELF | UNWIND_CLEAN);
+    ck_assert_uint_ne(ours.pcs[0], context.uc_mcontext.gregs[REG_RIP]);
+    modules_self_start = modules_self_end = 0;
+    self_leaf();
+    ck_assert_uint_eq(ours.count, whole + 3);
+}
+END_TEST
+
+static void walk_five(void)
+{
+    struct unwind_regs regs;
+    unwind_regs_here(&regs);
+    ours.pcs[5] = 77;
+    ours.count = unwind_walk(&regs, true, &test_home, ours.pcs, 5, &ours.flags, &ours.generation);
+}
+
+START_TEST(cut_at_the_limit)
+{
+    start();
+    at_bottom = walk_five;
+    recurse(10);
+    ck_assert_uint_eq(ours.count, 5);
+    ck_assert_uint_eq(ours.flags, UNWIND_CUT);
+    ck_assert_uint_eq(ours.pcs[5], 77);
+}
+END_TEST
+
+static uint64_t misses(void)
+{
+    return stats_get(STAT_UNWIND_CACHE_MISSES);
+}
+
+START_TEST(rules_are_cached_until_the_modules_change)
+{
+    start();
+    struct frames first;
+    at_bottom = walk_both;
+    uint64_t before = misses();
+    for (int i = 0; i < 2; i++) {
+        if (i == 1)
+            before = misses();
+        recurse(50);
+        if (i == 0)
+            first = ours;
+    }
+    /* Only the frame of this function differs between the two calls. */
+    ck_assert_uint_le(misses() - before, 1);
+    uint32_t publication = modules_list->publication;
+    uint64_t pc = ours.pcs[2];
+    /* A wrong rule of this publication is believed: so what is tested is really used. */
+    rule_store(publication, pc, RULE_END);
+    recurse(50);
+    ck_assert_uint_eq(ours.count, 3);
+    /* One stored late, under an older publication, is not. */
+    modules_mark_system((uintptr_t)recurse);
+    ck_assert_uint_eq(modules_list->publication, publication + 1);
+    before = misses();
+    recurse(50);
+    ck_assert_uint_gt(misses() - before, 3);
+    ck_assert_uint_eq(ours.count, first.count);
+    ck_assert_uint_eq(ours.flags, UNWIND_COMPLETE); /* "recurse" is a system's now: not clean */
+    rule_store(publication, pc, RULE_END);
+    recurse(50);
+    ck_assert_uint_eq(ours.count, first.count);
+}
+END_TEST
+
+START_TEST(cache_keeps_pairs_and_drops_the_oldest)
+{
+    ck_assert_int_eq(rule_cache_start(), 0);
+    /* Every rule comes back as it went in, also next to 16,383 others; nothing else is found. */
+    uint32_t kept = 0;
+    for (uintptr_t i = 0; i < 16384; i++)
+        rule_store(7, 0x555500000000 + i * 13, rule_make(RULE_SP, i % 64, (int32_t)(i % 8000) * 8));
+    for (uintptr_t i = 0; i < 16384; i++) {
+        uint32_t rule = rule_lookup(7, 0x555500000000 + i * 13);
+        if (rule == RULE_NONE)
+            continue;
+        kept++;
+        ck_assert_uint_eq(rule_kind(rule), RULE_SP);
+        ck_assert_uint_eq(rule_slot(rule), i % 64);
+        ck_assert_int_eq(rule_offset(rule), (intptr_t)(i % 8000) * 8);
+        ck_assert_uint_eq(rule_lookup(8, 0x555500000000 + i * 13), RULE_NONE);
+        ck_assert_uint_eq(rule_lookup(7 + 64, 0x555500000000 + i * 13), RULE_NONE);
+        ck_assert_uint_eq(rule_lookup(7, 0x555500000001 + i * 13), RULE_NONE);
+    }
+    ck_assert_uint_gt(kept, 16384 * 6 / 10); /* two ways hold 73 % of as many random keys */
+    ck_assert_int_eq(rule_offset(rule_make(RULE_FP_DEREF, 63, -65536)), -65536);
+    ck_assert_int_eq(rule_offset(rule_make(RULE_FP, 0, RULE_OFFSET_MAX)), RULE_OFFSET_MAX);
+}
+END_TEST
+
+static uint32_t probes;
+
+static bool count_probes(long number, const long args[6], long *result)
+{
+    (void)args;
+    (void)result;
+    probes += number == SYS_rt_sigprocmask;
+    return false;
+}
+
+START_TEST(pages_of_the_home_stack_are_probed_once)
+{
+    start();
+    /* Forgotten: as if the thread had been attached with only its top known. */
+    test_home.low = test_home.high;
+    frame_size = 1000;
+    sys_override = count_probes;
+    at_bottom = walk_both;
+    recurse(1);
+    ck_assert(ours.flags & UNWIND_CLEAN);
+    uint32_t first = probes;
+    uintptr_t low = test_home.low;
+    ck_assert_uint_gt(first, 0);
+    ck_assert_uint_le(first, (test_home.high - low) / 4096 + 2);
+    recurse(1);
+    ck_assert_uint_eq(probes, first);
+    recurse(150); /* deeper by some pages */
+    ck_assert_uint_gt(probes, first);
+    ck_assert_uint_le(probes - first, (low - test_home.low) / 4096 + 2);
+    ck_assert_uint_lt(test_home.low, low);
+    first = probes;
+    recurse(150);
+    ck_assert_uint_eq(probes, first);
+    sys_override = NULL;
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *s = suite_create("unwind");
+    TCase *t = tcase_create("unwind");
+    tcase_add_test(t, recursion_of_200);
+    tcase_add_test(t, callback_of_libc_is_not_clean);
+    tcase_add_test(t, thread_from_its_start);
+    tcase_add_test(t, through_nested_handlers);
+    tcase_add_test(t, from_sigaltstack);
+    tcase_add_test(t, from_a_coroutine);
+    tcase_add_test(t, cfa_on_another_register);
+    tcase_add_test(t, assembly_without_rules);
+    tcase_add_test(t, leaf_without_rules);
+    tcase_add_test(t, jit_code_with_frame_records);
+    tcase_add_test(t, jit_code_without_frame_records);
+    tcase_add_test(t, frames_of_our_own_are_left_out);
+    tcase_add_test(t, cut_at_the_limit);
+    tcase_add_test(t, rules_are_cached_until_the_modules_change);
+    tcase_add_test(t, cache_keeps_pairs_and_drops_the_oldest);
+    tcase_add_test(t, pages_of_the_home_stack_are_probed_once);
+    suite_add_tcase(s, t);
+    return s;
+}

@@ -1,0 +1,114 @@
+/* dlopen finds for each caller what it finds without us, and what was closed keeps its name. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "test/check.h"
+#include "test/preload/profile_reader.h"
+#include "test/preload/run_program.h"
+
+static char folder[64];
+
+static void setup(void)
+{
+    char command[4 * PATH_MAX], program[PATH_MAX], plugin[PATH_MAX];
+    strcpy(folder, "/tmp/libagent-dlopen-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(program, sizeof(program), "%s", run_program_path("dlopen"));
+    snprintf(plugin, sizeof(plugin), "%s", run_program_path("plugin"));
+    snprintf(command, sizeof(command),
+             "cd %s && mkdir -p sub/deeper && cp '%s' program && cp '%s' sub/libplugin.so && "
+             "cp '%s' sub/deeper/libother.so",
+             folder, program, plugin, run_program_path("other_plugin"));
+    ck_assert_int_eq(system(command), 0);
+}
+
+static void teardown(void)
+{
+    char command[128];
+    snprintf(command, sizeof(command), "rm -rf %s", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static void run_case(struct run *run, const char *name, const char *rounds, bool with_agent)
+{
+    char program[128];
+    snprintf(program, sizeof(program), "%s/program", folder);
+    run_program(run, &(struct run_request){
+                         .program = program,
+                         .arguments = (const char *[]){name, rounds, NULL},
+                         .environment = (const char *[]){"LIBAGENT_ALLOC_INTERVAL=1KiB",
+                                                         "LIBAGENT_FREQUENCY=250", NULL},
+                         .folder = folder,
+                         .without_agent = !with_agent});
+    ck_assert_msg(run->err_size == 0, "%s", run->err);
+}
+
+START_TEST(test_callers_run_path)
+{
+    struct run with, without;
+    run_case(&with, "look-ups", "", true);
+    run_case(&without, "look-ups", "", false);
+    run_expect_same(&with, &without);
+    ck_assert_ptr_nonnull(strstr(without.out, "by the program's RUNPATH: opened"));
+    ck_assert_ptr_nonnull(strstr(without.out, "by the plugin's RUNPATH: opened"));
+    run_free(&with);
+    run_free(&without);
+}
+END_TEST
+
+/* Work in phases of 1 to 22 ms, sampled each 4: an object's share errs at the ends of its 200
+ * phases by a tick at most, 200 * 4 ms / sqrt(12) / sqrt(200) = 16 ms of about 2.2 s; the bound is
+ * 10 of these. Nothing may fall to the wrong one: that would be half of it. */
+START_TEST(test_closed_objects_keep_their_names)
+{
+    struct run run;
+    struct profile profile;
+    run_case(&run, "turns", "200", true);
+    run_expect_success(&run);
+    ck_assert_int_ge(run_number(&run, "same"), 10); /* addresses were used again */
+    profile_load(&profile, run.profiles, "cpu", run.pid);
+    static const char *const functions[] = {"plugin_work", "other_plugin_work"};
+    for (int i = 0; i < 2; i++) {
+        double truth = (double)run_number(&run, functions[i]);
+        double seen = (double)profile_under(&profile, CPU_NS, functions[i]);
+        fprintf(stderr, "%s: %.3f of the truth\n", functions[i], seen / truth);
+        ck_assert_double_le(fabs(seen - truth), 0.16e9);
+    }
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+
+START_TEST(test_many_open_and_close_at_once)
+{
+    struct run run;
+    struct profile profile;
+    run_case(&run, "crowd", "1500", true);
+    run_expect_success(&run);
+    ck_assert_int_eq(run_number(&run, "failed:"), 0);
+    profile_load(&profile, run.profiles, "cpu", run.pid);
+    double whole = profile_whole_share(&profile, CPU_NS);
+    fprintf(stderr, "whole: %.4f\n", whole);
+    if (whole < 0.98)
+        profile_print(&profile, CPU_NS, true, 5);
+    ck_assert_double_ge(whole, 0.98);
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("shim_dlopen");
+    TCase *tcase = tcase_create("dlopen");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, test_callers_run_path);
+    tcase_add_test(tcase, test_closed_objects_keep_their_names);
+    tcase_add_test(tcase, test_many_open_and_close_at_once);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

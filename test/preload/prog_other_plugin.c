@@ -1,0 +1,13 @@
+/* CFLAGS: -O2 -shared -fPIC -Wl,-soname,libother.so */
+/* prog_other_plugin: not a program but an object for dlopen, of the same size and layout as
+ * prog_plugin, with other names. */
+#include "test/preload/program.h"
+
+uint64_t other_plugin_work(uint64_t ns);
+
+SITE uint64_t other_plugin_work(uint64_t ns)
+{
+    uint64_t begin = thread_cpu_ns();
+    spin(ns);
+    return thread_cpu_ns() - begin;
+}

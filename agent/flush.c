@@ -77,15 +77,25 @@ static void add_own_threads(void)
     }
 }
 
-static void add_threads(bool with_tails)
+/* Ticks come late, and a sample may be put off a few times; after this a thread is not reached. */
+static uint64_t unreached_limit_ns(void)
 {
-    for (uint32_t i = 0; i < thread_slot_count(); i++) {
+    return 4 * (NS_PER_SEC / options.frequency) + 100 * NS_PER_MS;
+}
+
+static void add_threads(bool final)
+{
+    bool has_cpu = options.profiles & PROFILE_CPU;
+    for (uint32_t i = 0; has_cpu && i < thread_slot_count(); i++) {
         struct thread_slot *slot = thread_slot_at(i);
-        if (load_acquire(&slot->state) != SLOT_USED || slot->tid == 0)
+        if (load_acquire(&slot->state) != SLOT_USED || load_relaxed(&slot->tid) == 0)
             continue;
         cpu_sample_overhead(slot);
-        if (with_tails)
-            cpu_sample_tail(slot, clock_thread_cpu_of_ns(slot->tid));
+        uint64_t now = clock_thread_cpu_of_ns(slot->tid);
+        if (slot->timer >= 0)
+            cpu_sample_unreached(slot, now, unreached_limit_ns());
+        if (final)
+            cpu_sample_tail(slot, now);
     }
 }
 

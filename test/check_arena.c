@@ -42,6 +42,8 @@ START_TEST(the_budget_is_kept_to_the_page)
     void *one = arena_reserve(4096);
     ck_assert_ptr_nonnull(one);
     ck_assert_ptr_null(arena_reserve(1));
+    arena_set_budget(before + 3 * 4096 + 100); /* less than a page is left */
+    ck_assert_ptr_null(arena_reserve(50));
     arena_release(two, 4097);
     ck_assert_uint_eq(arena_reserved(), before + 4096);
     two = arena_reserve(2 * 4096);
@@ -116,13 +118,15 @@ START_TEST(a_full_arena_stays_full)
 }
 END_TEST
 
-enum { TAKERS = 4, TAKES = 20000, TAKE_SIZE = 16 };
+enum { TAKERS = 4, TAKES = 50000, TAKE_SIZE = 16 };
 static struct arena shared;
+static pthread_barrier_t all_ready;
 static uint64_t *taken[TAKERS][TAKES];
 
 static void *take_many(void *data)
 {
     uint64_t *(*mine)[TAKES] = data;
+    pthread_barrier_wait(&all_ready);
     for (int i = 0; i < TAKES; i++) {
         (*mine)[i] = arena_take(&shared, TAKE_SIZE);
         if ((*mine)[i])
@@ -136,6 +140,7 @@ START_TEST(no_two_threads_get_the_same_bytes)
     /* Room for half of what is asked for. */
     ck_assert_int_eq(arena_create(&shared, (size_t)TAKERS * TAKES * TAKE_SIZE / 2), 0);
     pthread_t threads[TAKERS];
+    pthread_barrier_init(&all_ready, NULL, TAKERS);
     for (int i = 0; i < TAKERS; i++)
         ck_assert_int_eq(pthread_create(&threads[i], NULL, take_many, &taken[i]), 0);
     long got = 0;

@@ -138,7 +138,7 @@ START_TEST(names_of_real_libraries)
     const char *folder = temp_folder_make();
     char command[1024];
     snprintf(command, sizeof(command),
-             "cd %s && for l in $(ldconfig -p | sed -n 's,.*=> \\(.*/lib\\(stdc++\\|protoc\\|"
+             "cd %s && for l in $(/sbin/ldconfig -p | sed -n 's,.*=> \\(.*/lib\\(stdc++\\|protoc\\|"
              "icuuc\\)\\.so.*\\),\\1,p'); do nm -D --defined-only $l; done | "
              "sed -n 's,.* [A-Za-z] \\(_Z[^@]*\\).*,\\1,p' | sort -u > mangled; "
              "c++filt -i < mangled > readable; paste -d ' ' mangled readable",

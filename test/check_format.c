@@ -2,6 +2,7 @@
 #include "test/check.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,6 +37,7 @@ START_TEST(plain_text_and_strings)
     CHECK_SAME("%s", "");
     CHECK_SAME("a%sb%sc", "one", "two");
     CHECK_SAME("%.*s|%.*s|%.*s", 0, "none", 2, "two", 100, "all");
+    CHECK_SAME("%.*s", INT_MIN, "the least one too");
     CHECK_SAME("%.*s", -1, "a negative precision is none");
     CHECK_SAME("%c%c%%%c", 'a', 'b', 'c');
     const char unended[3] = {'a', 'b', 'c'};
@@ -222,6 +224,10 @@ START_TEST(utf8_is_cut_at_a_characters_border)
             ck_assert_mem_eq(out, in, want[size]);
         }
     }
+    /* The input's length counts, not what follows it in memory. */
+    char whole[16];
+    utf8_copy(whole, sizeof(whole), "\xe2\x82\xac", 2);
+    ck_assert_str_eq(whole, "\xef\xbf\xbd\xef\xbf\xbd");
     /* A replacement that does not fit is not begun. */
     char out[4];
     ck_assert_uint_eq(utf8_copy(out, 4, "ab\xff", 3), 2);

@@ -239,6 +239,10 @@ START_TEST(a_detached_thread_spares_the_apps_file_too)
     int kept = dup(2);
     close(2);
     run_detached("it is closed");
+    dup2(kept, 2);
+    log_flush();
+    CHECK_WRITTEN("");
+    close(2);
     int fd = open(path_in_folder("data"), O_CREAT | O_RDWR, 0600);
     ck_assert_int_eq(fd, 2);
     run_detached("into the app's file?");

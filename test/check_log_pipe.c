@@ -63,6 +63,53 @@ START_TEST(what_cannot_wait_is_lost_and_counted)
 }
 END_TEST
 
+static int polls_to_fail, flushes_inside;
+
+static bool poll_fails_at_first(long number, const long args[6], long *result)
+{
+    (void)args;
+    *result = 0;
+    return number == SYS_ppoll && polls_to_fail-- > 0;
+}
+
+START_TEST(no_line_overtakes_one_that_waits)
+{
+    log_start(LOG_WARN, NULL);
+    polls_to_fail = 2; /* room comes between the look at the first line and that at the second */
+    sys_override = poll_fails_at_first;
+    log_warn("one");
+    log_warn("two");
+    sys_override = NULL;
+    CHECK_WRITTEN("");
+    log_flush();
+    CHECK_WRITTEN("libagent: warn: one\nlibagent: warn: two\n");
+}
+END_TEST
+
+static bool flush_during_a_write(long number, const long args[6], long *result)
+{
+    (void)args;
+    (void)result;
+    if (number == SYS_write && flushes_inside++ == 0)
+        log_flush();
+    return false;
+}
+
+START_TEST(a_second_flush_at_the_same_time_writes_nothing_twice)
+{
+    log_start(LOG_WARN, NULL);
+    size_t filled = stderr_pipe_fill();
+    log_warn("one");
+    log_warn("two");
+    stderr_pipe_drain(filled);
+    sys_override = flush_during_a_write;
+    log_flush();
+    sys_override = NULL;
+    ck_assert_int_eq(flushes_inside, 2);
+    CHECK_WRITTEN("libagent: warn: one\nlibagent: warn: two\n");
+}
+END_TEST
+
 static bool has_pending_sigpipe(void)
 {
     sigset_t pending;
@@ -70,7 +117,8 @@ static bool has_pending_sigpipe(void)
     return sigismember(&pending, SIGPIPE) == 1;
 }
 
-static bool poll_says_writable(long number, const long args[6], long *result)
+/* As where a filter refuses the call: the write itself must show. */
+static bool poll_is_refused(long number, const long args[6], long *result)
 {
     (void)args;
     *result = -ENOSYS;
@@ -85,11 +133,20 @@ static void write_to_broken_pipe(void)
     log_flush();
 }
 
+START_TEST(without_poll_a_pipe_that_does_not_block_tells_that_it_is_full)
+{
+    fcntl(2, F_SETFL, O_NONBLOCK);
+    sys_override = poll_is_refused;
+    check_full_pipe();
+    sys_override = NULL;
+}
+END_TEST
+
 START_TEST(a_broken_pipe_raises_no_signal)
 {
     signal(SIGPIPE, SIG_DFL); /* it would end this process */
     write_to_broken_pipe();
-    sys_override = poll_says_writable;
+    sys_override = poll_is_refused;
     log_warn("nor this");
     sys_override = NULL;
     sigset_t mask;
@@ -213,6 +270,9 @@ Suite *suite(void)
     tcase_set_timeout(pipes, 20);
     tcase_add_test(pipes, lines_wait_while_a_pipe_is_full);
     tcase_add_test(pipes, lines_wait_while_a_pipe_that_does_not_block_is_full);
+    tcase_add_test(pipes, without_poll_a_pipe_that_does_not_block_tells_that_it_is_full);
+    tcase_add_test(pipes, no_line_overtakes_one_that_waits);
+    tcase_add_test(pipes, a_second_flush_at_the_same_time_writes_nothing_twice);
     tcase_add_test(pipes, what_cannot_wait_is_lost_and_counted);
     tcase_add_test(pipes, a_broken_pipe_raises_no_signal);
     tcase_add_test(pipes, a_blocked_sigpipe_stays_blocked_and_none_is_left);

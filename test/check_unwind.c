@@ -19,10 +19,15 @@
 #include "agent/unwind/unwind.h"
 #include "test/unwind_reference.h"
 
-/* Stands in for thread_context: no list is held while a test rescans. */
-bool thread_guard_quiescent(uint64_t deadline_ns)
+/* Stands in for thread_context: nobody holds a list while a test rescans. */
+void thread_grace_begin(struct thread_grace *grace)
 {
-    (void)deadline_ns;
+    (void)grace;
+}
+
+bool thread_grace_over(struct thread_grace *grace)
+{
+    (void)grace;
     return true;
 }
 
@@ -186,7 +191,7 @@ START_TEST(from_a_coroutine)
     swapcontext(&main_context, &coroutine);
     check_same();
     ck_assert_uint_gt(ours.count, 20);
-    ck_assert(!(ours.flags & UNWIND_CLEAN));
+    ck_assert_uint_eq(ours.flags, UNWIND_COMPLETE); /* __start_context is all there is */
     ck_assert_uint_eq(test_home.low, low);
 }
 END_TEST
@@ -519,8 +524,11 @@ Suite *suite(void)
     tcase_add_test(t, recursion_of_200);
     tcase_add_test(t, callback_of_libc_is_not_clean);
     tcase_add_test(t, thread_from_its_start);
-    tcase_add_test(t, through_nested_handlers);
-    tcase_add_test(t, from_sigaltstack);
+    /* ThreadSanitizer calls handlers itself, when it likes: then there is no signal frame. */
+    if (!THREAD_SANITIZER) {
+        tcase_add_test(t, through_nested_handlers);
+        tcase_add_test(t, from_sigaltstack);
+    }
     tcase_add_test(t, from_a_coroutine);
     tcase_add_test(t, cfa_on_another_register);
     tcase_add_test(t, assembly_without_rules);

@@ -19,26 +19,16 @@
 #include "agent/unwind/unwind.h"
 #include "test/unwind_reference.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
-
-/* Stands in for thread_context: no thread but this one walks. */
+/* Stands in for thread_context: nobody holds a list while a test rescans. */
 void thread_grace_begin(struct thread_grace *grace)
 {
-    grace->count = 0;
+    (void)grace;
 }
 
 bool thread_grace_over(struct thread_grace *grace)
 {
-    return grace->count == 0;
+    (void)grace;
+    return true;
 }
 
 enum { TRAP_FLAG = 0x100, KINDS_MAX = 64, STEPS_WANTED = 200000 };
@@ -183,7 +173,7 @@ Suite *suite(void)
     Suite *s = suite_create("unwind_step");
     TCase *t = tcase_create("unwind_step");
     tcase_set_timeout(t, 60);
-    if (!SANITIZED)
+    if (!ADDRESS_SANITIZER && !THREAD_SANITIZER)
         tcase_add_test(t, every_instruction_as_libunwind);
     suite_add_tcase(s, t);
     return s;

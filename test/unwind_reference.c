@@ -89,7 +89,7 @@ void print_address(FILE *out, uint64_t pc)
 void print_frames(FILE *out, const char *title, const struct frames *frames)
 {
     fprintf(out, "  %s: %u frames, flags %u\n", title, frames->count, frames->flags);
-    for (uint32_t i = 0; i < frames->count && i < 12; i++) {
+    for (uint32_t i = 0; i < frames->count; i++) {
         fprintf(out, "    ");
         print_address(out, frames->pcs[i]);
         fprintf(out, "\n");

@@ -9,6 +9,22 @@
 
 #include "agent/unwind/unwind.h"
 
+#if defined(__has_feature)
+#define ADDRESS_SANITIZER __has_feature(address_sanitizer)
+#define THREAD_SANITIZER  __has_feature(thread_sanitizer)
+#else
+#ifdef __SANITIZE_ADDRESS__
+#define ADDRESS_SANITIZER 1
+#else
+#define ADDRESS_SANITIZER 0
+#endif
+#ifdef __SANITIZE_THREAD__
+#define THREAD_SANITIZER 1
+#else
+#define THREAD_SANITIZER 0
+#endif
+#endif
+
 enum { REFERENCE_MAX = 512 };
 
 struct frames {

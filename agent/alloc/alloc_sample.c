@@ -106,7 +106,7 @@ static uint32_t sample(struct thread_slot *slot, size_t size)
     stats_add(STAT_ALLOC_SAMPLES, 1);
     if (measures_cpu) {
         uint64_t cost = clock_thread_cpu_ns() - begin;
-        slot->cpu_hooks_ns += cost;
+        add_relaxed(&slot->cpu_last_ns, cost);
         add_relaxed(&slot->overhead_ns, cost);
         stats_add(STAT_OVERHEAD_NS, cost);
     }

@@ -35,7 +35,7 @@ static size_t whole_pages(size_t size)
 void *arena_reserve(size_t size)
 {
     size_t need = whole_pages(size);
-    if (need == 0 || need < size)
+    if (need == 0) /* also what wraps around */
         return NULL;
     size_t before = load_relaxed(&reserved);
     size_t limit = arena_budget();

@@ -2,20 +2,19 @@
 
 #include <errno.h>
 #include <linux/mman.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "agent/base/sys.h"
 
 #define FIRST_CAPACITY ((size_t)64 << 10)
 
-static void grow(struct buffer *buffer, size_t need)
+static bool grow(struct buffer *buffer, size_t need)
 {
     size_t capacity = buffer->capacity ? buffer->capacity : FIRST_CAPACITY;
     while (capacity < need) {
-        if (capacity > SIZE_MAX / 2) {
-            buffer->error = -ENOMEM;
-            return;
-        }
+        if (capacity > SIZE_MAX / 2)
+            return false;
         capacity *= 2;
     }
     uint8_t *data;
@@ -26,25 +25,23 @@ static void grow(struct buffer *buffer, size_t need)
     } else {
         data = sys_map(capacity);
     }
-    if (!data) {
-        buffer->error = -ENOMEM;
-        return;
-    }
+    if (!data)
+        return false;
     buffer->data = data;
     buffer->capacity = capacity;
+    return true;
 }
 
 void *buffer_room(struct buffer *buffer, size_t size)
 {
     if (buffer->error)
         return NULL;
-    if (size > SIZE_MAX - buffer->size) {
+    bool fits = buffer->data && size <= buffer->capacity - buffer->size;
+    if (!fits && (size > SIZE_MAX - buffer->size || !grow(buffer, buffer->size + size))) {
         buffer->error = -ENOMEM;
         return NULL;
     }
-    if (!buffer->data || size > buffer->capacity - buffer->size)
-        grow(buffer, buffer->size + size);
-    return buffer->error ? NULL : buffer->data + buffer->size;
+    return buffer->data + buffer->size;
 }
 
 void buffer_append(struct buffer *buffer, const void *data, size_t size)

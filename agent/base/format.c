@@ -76,9 +76,7 @@ size_t format_list(char *out, size_t size, const char *pattern, va_list list)
         for (; *p >= '0' && *p <= '9'; p++)
             d.width = d.width * 10 + (unsigned)(*p - '0');
         if (p[0] == '.' && p[1] == '*') {
-            int precision = va_arg(args, int);
-            if (precision >= 0)
-                d.precision = (size_t)precision;
+            d.precision = (size_t)va_arg(args, int); /* a negative one is huge: no limit */
             p += 2;
         }
         for (; *p == 'l' || *p == 'z'; p++)

@@ -163,9 +163,9 @@ static int find_build_id(const struct elf_file *file, const Elf64_Phdr *header, 
             return 0;
         if (note.header.n_type == NT_GNU_BUILD_ID && note.header.n_namesz == sizeof(note.name) &&
             memcmp(note.name, ELF_NOTE_GNU, sizeof(note.name)) == 0) {
-            id->size = MIN_OF(note.header.n_descsz, (uint32_t)BUILD_ID_MAX);
-            if (id->size > size - at)
+            if (note.header.n_descsz > size - at)
                 return 0;
+            id->size = MIN_OF(note.header.n_descsz, (uint32_t)BUILD_ID_MAX);
             error = elf_read(file, header->p_offset + at, id->bytes, id->size);
             return error ? error : 1;
         }

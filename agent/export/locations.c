@@ -286,19 +286,19 @@ int locations_name(struct location_table *table, struct string_table *strings)
 
 static uint32_t mappings_of(const struct place *place)
 {
-    return place->kind == PLACE_OBJECT && place->object->segment_count
-               ? place->object->segment_count
-               : 1;
+    return place->object && place->object->segment_count ? place->object->segment_count : 1;
 }
 
 static void encode_mapping(struct buffer *out, uint32_t number, struct object_segment segment,
                            uint32_t filename, uint32_t build_id)
 {
-    uint64_t page = PAGE_SIZE_MIN;
+    const uint64_t page = PAGE_SIZE_MIN;
+    uint64_t end = segment.vaddr + segment.size;
+    bool has_room = end >= segment.vaddr && end <= UINT64_MAX - page; /* to round up */
     size_t mark = pb_begin(out, PROFILE_MAPPING);
     pb_uint(out, MAPPING_ID, number);
     pb_uint(out, MAPPING_MEMORY_START, ALIGN_DOWN(segment.vaddr, page));
-    pb_uint(out, MAPPING_MEMORY_LIMIT, ALIGN_UP(segment.vaddr + segment.size, page));
+    pb_uint(out, MAPPING_MEMORY_LIMIT, has_room ? ALIGN_UP(end, page) : UINT64_MAX);
     pb_uint(out, MAPPING_FILE_OFFSET, ALIGN_DOWN(segment.offset, page));
     pb_uint(out, MAPPING_FILENAME, filename);
     pb_uint(out, MAPPING_BUILD_ID, build_id);
@@ -318,19 +318,19 @@ static uint32_t build_id_text(struct string_table *strings, const struct object 
 static void encode_place(struct buffer *out, struct string_table *strings,
                          const struct place *place, uint32_t first_mapping)
 {
-    if (place->kind != PLACE_OBJECT) {
-        const char *name = place->kind == PLACE_PSEUDO ? "[libagent]" : "[anon]";
-        struct object_segment all = {.vaddr = place->low, .size = place->high - place->low + 1};
-        encode_mapping(out, first_mapping, all, string_table_add(strings, name, strlen(name)), 0);
-        return;
-    }
     const struct object *object = place->object;
-    uint32_t filename = string_table_add(strings, object->path, strlen(object->path));
-    uint32_t build_id = build_id_text(strings, object);
+    const char *filename = object                        ? object->path
+                           : place->kind == PLACE_PSEUDO ? "[libagent]"
+                                                         : "[anon]";
+    uint32_t name = string_table_add(strings, filename, strlen(filename));
+    uint32_t build_id = object ? build_id_text(strings, object) : 0;
+    /* Where there is no segment: what was met. */
+    struct object_segment met = {.vaddr = place->low, .size = place->high - place->low + 1};
+    if (place->low > place->high)
+        met = (struct object_segment){.size = 1};
     for (uint32_t i = 0; i < mappings_of(place); i++)
         encode_mapping(out, first_mapping + i,
-                       object->segment_count ? object->segments[i] : (struct object_segment){0},
-                       filename, build_id);
+                       object && object->segment_count ? object->segments[i] : met, name, build_id);
 }
 
 /* Which of the place's mappings holds the address; the first one when none does. */

@@ -19,9 +19,8 @@ static struct window windows[2];
 static uint32_t active;
 
 static const char *const pseudo_names[PSEUDO_COUNT] = {
-    [PSEUDO_OVERHEAD] = "libagent overhead",
-    [PSEUDO_TRUNCATED] = "libagent truncated",
-    [PSEUDO_TAIL] = "[thread end]",
+    [PSEUDO_OVERHEAD] = "libagent overhead", [PSEUDO_TRUNCATED] = "libagent truncated",
+    [PSEUDO_TAIL] = "[thread end]",          [PSEUDO_UNREACHED] = "[signal blocked]",
     [PSEUDO_UNKNOWN] = "[unknown]",
 };
 

@@ -13,11 +13,11 @@
 
 static const uint64_t one_sample = (uint64_t)1 << RECORD_FRACTION_BITS;
 
-/* CPU time since the last sample that is the app's. */
-static uint64_t app_time(const struct thread_slot *slot, uint64_t now_ns)
+/* The app's CPU time up to `now_ns` that is not accounted yet; it is, from here on. */
+static uint64_t take_app_time(struct thread_slot *slot, uint64_t now_ns)
 {
-    uint64_t since = now_ns > slot->cpu_last_ns ? now_ns - slot->cpu_last_ns : 0;
-    return since > slot->cpu_hooks_ns ? since - slot->cpu_hooks_ns : 0;
+    uint64_t last = __atomic_exchange_n(&slot->cpu_last_ns, now_ns, __ATOMIC_RELAXED);
+    return now_ns > last ? now_ns - last : 0;
 }
 
 static void count_flags(uint32_t flags)
@@ -72,15 +72,14 @@ void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext)
     if (stack) {
         thread_refresh_name(slot);
         thread_guard_enter(slot);
-        flags = walk_and_add(slot, stack, ucontext, app_time(slot, begin));
+        flags = walk_and_add(slot, stack, ucontext, take_app_time(slot, begin));
         thread_guard_leave(slot);
         scratch_give(stack);
         stats_add(STAT_CPU_SAMPLES, 1);
         uint64_t end = clock_thread_cpu_ns();
         add_relaxed(&slot->overhead_ns, end - begin);
         stats_add(STAT_OVERHEAD_NS, end - begin);
-        slot->cpu_last_ns = end;
-        slot->cpu_hooks_ns = 0;
+        store_relaxed(&slot->cpu_last_ns, end);
     } else {
         stats_add(STAT_CPU_DROPPED_BUSY, 1);
     }
@@ -96,25 +95,37 @@ struct known_stack {
 };
 
 static void add_known(uint64_t leaf, uint64_t root, const struct thread_label *label,
-                      uint64_t amount_ns)
+                      uint64_t amount_ns, bool is_real)
 {
     struct known_stack stack = {load_acquire(&modules_list)->generation, {leaf, root}};
     recorder_add(RECORD_CPU, (const struct record_stack *)(const void *)&stack, root ? 2 : 1, label,
-                 (struct record_values){0, amount_ns}, false);
+                 (struct record_values){0, amount_ns}, is_real);
+}
+
+/* Where a thread began; for the main thread the program's entry point. */
+static uint64_t root_of(const struct thread_slot *slot)
+{
+    if (!slot->start_routine && slot->is_main)
+        return getauxval(AT_ENTRY);
+    return slot->start_routine;
 }
 
 void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns)
 {
-    uint64_t rest = app_time(slot, now_ns);
-    slot->cpu_last_ns = now_ns;
-    slot->cpu_hooks_ns = 0;
-    /* What burnt it is not known; where the thread began is. The main thread's begin is the
-     * program's entry point. */
-    uint64_t root = slot->start_routine;
-    if (!root && slot->is_main)
-        root = getauxval(AT_ENTRY);
+    uint64_t rest = take_app_time(slot, now_ns);
     if (rest)
-        add_known(PSEUDO_TAIL, root, &slot->label, rest);
+        add_known(PSEUDO_TAIL, root_of(slot), &slot->label, rest, false);
+}
+
+void cpu_sample_unreached(struct thread_slot *slot, uint64_t now_ns, uint64_t limit_ns)
+{
+    uint64_t last = load_relaxed(&slot->cpu_last_ns);
+    if (now_ns <= last || now_ns - last < limit_ns)
+        return;
+    /* Failure: a sample came just now, and accounted it. */
+    if (__atomic_compare_exchange_n(&slot->cpu_last_ns, &last, now_ns, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED))
+        add_known(PSEUDO_UNREACHED, root_of(slot), &slot->label, now_ns - last, true);
 }
 
 void cpu_sample_overhead(struct thread_slot *slot)
@@ -126,5 +137,5 @@ void cpu_sample_overhead(struct thread_slot *slot)
 void cpu_sample_add_overhead(const struct thread_label *label, uint64_t amount_ns)
 {
     if (amount_ns)
-        add_known(PSEUDO_OVERHEAD, 0, label, amount_ns);
+        add_known(PSEUDO_OVERHEAD, 0, label, amount_ns, false);
 }

@@ -103,6 +103,21 @@ static struct thread_slot *pop_free(void)
     return NULL;
 }
 
+/* All but `next_free`, which another pop_free may still read. */
+static void make_blank(struct thread_slot *slot, int tid)
+{
+    store_relaxed(&slot->guard, slot->guard & ~1u);
+    store_relaxed(&slot->tid, tid);
+    slot->timer = -1;
+    slot->cpu_last_ns = 0;
+    store_relaxed(&slot->overhead_ns, 0);
+    slot->stack_low = slot->stack_high = 0;
+    slot->start_routine = 0;
+    slot->start_argument = NULL;
+    slot->label = (struct thread_label){.tid = (uint64_t)tid};
+    slot->is_main = tid == threads.pid;
+}
+
 static struct thread_slot *take_slot(int tid)
 {
     if (!threads.slots)
@@ -119,10 +134,7 @@ static struct thread_slot *take_slot(int tid)
                                               __ATOMIC_RELAXED, __ATOMIC_RELAXED));
         slot = &threads.slots[index];
     }
-    uint32_t guard = slot->guard & ~1u;
-    *slot = (struct thread_slot){.guard = guard, .tid = tid, .timer = -1};
-    slot->label.tid = (uint64_t)tid;
-    slot->is_main = tid == threads.pid;
+    make_blank(slot, tid);
     store_release(&slot->state, SLOT_USED);
     return slot;
 }
@@ -310,7 +322,6 @@ void thread_reset_in_child(void)
         own->label.tid = (uint64_t)own->tid;
         own->is_main = 1;
         own->cpu_last_ns = clock_thread_cpu_ns();
-        own->cpu_hooks_ns = 0;
         own->overhead_ns = 0;
     }
 }

@@ -9,8 +9,9 @@
  * Protocol of a slot:
  *  1. Taken from a lock-free list by thread_attach (THR, HOOK; never SIG) or, for a thread whose
  *     creation was not seen, by TICK's scan, whose timer hands the slot to the thread's handler.
- *  2. Only its own thread writes it, but for: `overhead_ns` (exchanged to 0 by a flush) and the
- *     state (TICK reaps slots of threads that the kernel does not know any more).
+ *  2. Only its own thread writes it, but for: `overhead_ns` (exchanged to 0 by a flush),
+ *     `cpu_last_ns` (a flush accounts the time of a thread that no signal reaches) and the state
+ *     (TICK reaps slots of threads that the kernel does not know any more).
  *  3. `guard` is 0 outside and odd inside a sample; it grows at each change. Whoever needs to
  *     know that no sample can still use what it unpublished calls thread_guard_quiescent.
  *  4. Given back at thread_leave (the destructor of a pthread key: return, pthread_exit and
@@ -59,8 +60,8 @@ struct thread_slot {
     uint32_t guard;
     int32_t tid;                     /* 0: the thread is not born yet */
     int32_t timer;                   /* kernel timer id, -1: none */
-    uint64_t cpu_last_ns;            /* thread CPU clock up to which time is accounted */
-    uint64_t cpu_hooks_ns;           /* of that, since: time in hooks, not the app's */
+    uint64_t cpu_last_ns;            /* thread CPU clock up to which time is accounted; what a
+                                        hook takes is added, as it is not the app's */
     uint64_t overhead_ns;            /* time in handlers and hooks, not yet in a window */
     uintptr_t stack_low, stack_high; /* see unwind.h's struct unwind_stack */
     uintptr_t start_routine;         /* 0: main thread, or unknown */

@@ -70,6 +70,13 @@ static uint32_t bare_rule(const struct walk *w, const struct module *module,
     return arch_bare_rule((const uint8_t *)start, pc - start, row->size);
 }
 
+/* Return addresses point behind a call, so one at a function's first byte was put there by hand:
+ * it is where a context's first function returns to (libc's __start_context). */
+static bool is_planted(const struct object *object, uint64_t vaddr, struct cfi_row *row)
+{
+    return cfi_row_at(object, vaddr + 1, row) == 0 && row->start == vaddr + 1;
+}
+
 /* Makes the rule of an address that the cache does not know. */
 static __attribute__((noinline)) uint32_t make_rule(const struct walk *w, uintptr_t pc)
 {
@@ -78,11 +85,14 @@ static __attribute__((noinline)) uint32_t make_rule(const struct walk *w, uintpt
         return RULE_UNKNOWN;
     struct cfi_row row;
     uint64_t vaddr = pc - module->bias;
-    uint32_t rule = RULE_NO_FDE;
+    uint32_t rule = RULE_NONE;
     if (cfi_row_at(module->object, vaddr, &row) == 0) {
-        rule = row.bare ? bare_rule(w, module, &row, pc) : RULE_NONE;
+        if (row.bare)
+            rule = bare_rule(w, module, &row, pc);
         if (rule == RULE_NONE)
             rule = arch_pack(module->object, &row, vaddr);
+    } else {
+        rule = !w->exact && is_planted(module->object, vaddr, &row) ? RULE_END : RULE_NO_FDE;
     }
     if (module->object->is_system)
         rule |= RULE_SYSTEM;
@@ -352,7 +362,8 @@ uint32_t unwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *
         w.count = w.known_count;
     if (step == STEP_END) {
         w.flags |= UNWIND_COMPLETE;
-        if (w.switches == 0 && stack_reader_adopt(&w.reader) && w.purity != IMPURE && w.count)
+        bool one_stack = w.switches == 0 && !(w.flags & UNWIND_INTERRUPTED);
+        if (one_stack && stack_reader_adopt(&w.reader) && w.purity != IMPURE && w.count)
             w.flags |= UNWIND_CLEAN;
     }
     *flags = w.flags;

@@ -223,7 +223,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("programs");
     TCase *tcase = tcase_create("other people's programs");
-    tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(tcase, 240);
     tcase_add_test(tcase, test_redis_under_load);
     tcase_add_test(tcase, test_python_with_threads);
     tcase_add_loop_test(tcase, test_short_programs, 0,

@@ -83,7 +83,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("shim_alloc");
     TCase *tcase = tcase_create("allocation functions");
-    tcase_set_timeout(tcase, 60);
+    tcase_set_timeout(tcase, 240);
     tcase_add_loop_test(tcase, test_edges_with_every_call_recorded, 0, ALLOCATORS);
     tcase_add_loop_test(tcase, test_edges_with_few_calls_recorded, 0, ALLOCATORS);
     tcase_add_loop_test(tcase, test_edges_without_allocation_profile, 0, ALLOCATORS);

@@ -86,7 +86,7 @@ START_TEST(test_many_open_and_close_at_once)
 {
     struct run run;
     struct profile profile;
-    run_case(&run, "crowd", "1500", true);
+    run_case(&run, "crowd", "20000", true);
     run_expect_success(&run);
     ck_assert_int_eq(run_number(&run, "failed:"), 0);
     profile_load(&profile, run.profiles, "cpu", run.pid);
@@ -104,7 +104,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("shim_dlopen");
     TCase *tcase = tcase_create("dlopen");
-    tcase_set_timeout(tcase, 60);
+    tcase_set_timeout(tcase, 200);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, test_callers_run_path);
     tcase_add_test(tcase, test_closed_objects_keep_their_names);

@@ -70,8 +70,8 @@ START_TEST(test_child_writes_its_own_profile)
         ck_assert_msg(total > 0.98 * cpu && total < 1.02 * cpu, "%.0f ns, truth %.0f", total, cpu);
         ck_assert_double_ge((double)profile_under(&profile, CPU_NS, members[i].own), 0.9 * cpu);
         ck_assert_int_eq(profile_under(&profile, CPU_NS, members[i].other), 0);
-        ck_assert_int_eq(profile_of_tid(&profile, CPU_NS, members[i].pid),
-                         profile_total(&profile, CPU_NS));
+        /* The rest is the agent's own threads. */
+        ck_assert_double_ge((double)profile_of_tid(&profile, CPU_NS, members[i].pid), 0.99 * total);
         profile_free(&profile);
         profile_load(&profile, run.profiles, "heap", members[i].pid);
         ck_assert_int_eq(profile_self(&profile, ALLOC_OBJECTS, members[i].own), members[i].objects);
@@ -111,7 +111,7 @@ START_TEST(test_exit_ways)
         ck_assert_uint_eq(run_file_count(&with, ""), 2);
         profile_load(&profile, with.profiles, "cpu", with.pid);
         ck_assert_int_ge(profile_under(&profile, CPU_NS, "work"),
-                         exit_ways[_i].objects > 2000 ? 390000000 : 190000000);
+                         exit_ways[_i].objects > 2000 ? 340000000 : 170000000);
         profile_free(&profile);
         profile_load(&profile, with.profiles, "heap", with.pid);
         ck_assert_int_eq(profile_self(&profile, ALLOC_OBJECTS, "work") +
@@ -132,7 +132,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("shim_process");
     TCase *tcase = tcase_create("processes");
-    tcase_set_timeout(tcase, 60);
+    tcase_set_timeout(tcase, 240);
     tcase_add_loop_test(tcase, test_fork, 0, COUNT(fork_shapes));
     tcase_add_loop_test(tcase, test_exec, 0, COUNT(exec_variants));
     tcase_add_test(tcase, test_child_writes_its_own_profile);

@@ -41,7 +41,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("shim_threads");
     TCase *tcase = tcase_create("threads");
-    tcase_set_timeout(tcase, 60);
+    tcase_set_timeout(tcase, 240);
     tcase_add_loop_test(tcase, test_same_as_without, 0, 3);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -137,7 +137,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("stacks");
     TCase *tcase = tcase_create("stacks of known shape");
-    tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(tcase, 240);
     tcase_add_loop_test(tcase, test_cpu_samples, 0, sizeof(shapes) / sizeof(shapes[0]));
     tcase_add_test(tcase, test_allocation_samples);
     tcase_add_test(tcase, test_stacks_cut_at_max_frames);

@@ -293,10 +293,17 @@ static const struct roots *known_roots(void)
     return &roots;
 }
 
+bool stack_is_pseudo(const struct stack *stack)
+{
+    return strcmp(stack->frames[0].object, "[libagent]") == 0;
+}
+
 bool stack_is_whole(const struct stack *stack)
 {
     const struct roots *roots = known_roots();
     const struct frame *last = &stack->frames[stack->depth - 1];
+    if (stack_is_pseudo(stack))
+        return stack->depth > 1;
     if (strstr(last->object, "/ld-linux") &&
         last->address - roots->loader_entry < LOADER_ENTRY_SIZE)
         return true;
@@ -307,11 +314,6 @@ bool stack_is_whole(const struct stack *stack)
                 return true;
     }
     return false;
-}
-
-bool stack_is_pseudo(const struct stack *stack)
-{
-    return strcmp(stack->frames[0].object, "[libagent]") == 0;
 }
 
 #define SUM_WHERE(condition)                                                                       \
@@ -355,7 +357,9 @@ static int64_t profile_whole(const struct profile *profile, int value)
 
 double profile_whole_share(const struct profile *profile, int value)
 {
-    return (double)profile_whole(profile, value) / (double)profile_total(profile, value);
+    int64_t overhead = profile_self(profile, value, "libagent overhead");
+    return (double)profile_whole(profile, value) /
+           (double)(profile_total(profile, value) - overhead);
 }
 
 bool profile_has_comment(const struct profile *profile, const char *comment)

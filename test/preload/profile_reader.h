@@ -70,12 +70,13 @@ static inline bool stack_has(const struct stack *stack, const char *function)
     return stack_depth_of(stack, function) != 0;
 }
 /* Whether the stack goes down to where libc calls main, or a thread's start routine. That is
- * known by address: libc's functions there have no names in a stripped libc. */
+ * known by address: libc's functions there have no names in a stripped libc. The rest of a
+ * thread's time, "[thread end]", is whole where it says whose. */
 bool stack_is_whole(const struct stack *stack);
 /* The leaf is no code, but one of the agent's words, such as "libagent overhead" or "[thread end]";
  * below it may stand who it is for. */
 bool stack_is_pseudo(const struct stack *stack);
-/* Share of the values in stacks that are whole, 0 to 1. */
+/* Share of the program's own values, not the agent's overhead, in stacks that are whole. */
 double profile_whole_share(const struct profile *profile, int value);
 /* True when some file has the text `comment` in one of its comments. */
 bool profile_has_comment(const struct profile *profile, const char *comment);

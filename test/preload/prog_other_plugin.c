@@ -1,6 +1,6 @@
-/* CFLAGS: -O2 -shared -fPIC -Wl,-soname,libother.so */
-/* prog_other_plugin: not a program but an object for dlopen, of the same size and layout as
- * prog_plugin, with other names. */
+/* CFLAGS: -O2 -shared -fPIC -Wl,-Ttext-segment=0x5a0000000000 -Wl,-soname,libother.so */
+/* prog_other_plugin: not a program but an object for dlopen, which asks for
+ * the same address as prog_plugin. */
 #include "test/preload/program.h"
 
 uint64_t other_plugin_work(uint64_t ns);

@@ -1,4 +1,4 @@
-/* CFLAGS: -O2 -shared -fPIC -Wl,-soname,libplugin.so */
+/* CFLAGS: -O2 -shared -fPIC -Wl,-Ttext-segment=0x5a0000000000 -Wl,-soname,libplugin.so */
 /* LIBS: -Wl,-rpath,$ORIGIN/deeper -Wl,--enable-new-dtags -ldl */
 /* prog_plugin: not a program but an object for dlopen, which opens another one by its own RUNPATH. */
 #include <dlfcn.h>

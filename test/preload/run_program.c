@@ -19,7 +19,7 @@
 
 extern char **environ;
 
-enum { ENVIRONMENT_MAX = 256, ARGUMENTS_MAX = 64, DEFAULT_SECONDS = 60 };
+enum { ENVIRONMENT_MAX = 256, ARGUMENTS_MAX = 64, DEFAULT_SECONDS = 120 };
 /* A status that no program here exits with by itself. */
 enum { START_FAILED = 199 };
 

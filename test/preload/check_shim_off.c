@@ -1,0 +1,209 @@
+/* Where the agent is off, whole or in part, and what it says then. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test/check.h"
+#include "test/preload/profile_reader.h"
+#include "test/preload/run_program.h"
+
+static void run_status(struct run *run, const char *variable, bool with_agent)
+{
+    run_program(run, &(struct run_request){
+                         .program = "status",
+                         .arguments = (const char *[]){"60", NULL},
+                         .environment = (const char *[]){variable, NULL},
+                         .without_agent = !with_agent});
+    run_expect_success(run);
+}
+
+static bool leaves_traces(const char *variable)
+{
+    struct run with, without;
+    run_status(&with, variable, true);
+    run_status(&without, variable, false);
+    bool same = with.out_size == without.out_size && strcmp(with.out, without.out) == 0;
+    if (same) {
+        run_expect_no_file(&with);
+        ck_assert_msg(with.err_size == 0, "%s", with.err);
+    }
+    run_free(&with);
+    run_free(&without);
+    return !same;
+}
+
+START_TEST(test_off_leaves_no_trace)
+{
+    static const char *const off[] = {
+        "LIBAGENT_ENABLED=0",
+        "LIBAGENT_PROCESSES=redis-server,prog_statu,xprog_status,prog_status?",
+        "LIBAGENT_PROCESS_RATE=0"};
+    ck_assert_msg(!leaves_traces(off[_i]), "%s", off[_i]);
+}
+END_TEST
+
+START_TEST(test_on_is_seen)
+{
+    static const char *const on[] = {"LIBAGENT_ENABLED=1", "LIBAGENT_PROCESSES=redis,prog_st?tus",
+                                     "LIBAGENT_PROCESSES=*_stat*", "LIBAGENT_PROCESS_RATE=1"};
+    ck_assert_msg(leaves_traces(on[_i]), "%s", on[_i]);
+}
+END_TEST
+
+/* What is wrong with other options is not even looked at. */
+START_TEST(test_off_reads_nothing_else)
+{
+    struct run run;
+    run_program(&run, &(struct run_request){
+                          .program = "/bin/true",
+                          .environment =
+                              (const char *[]){"LIBAGENT_ENABLED=0", "LIBAGENT_FREQUENCY=often",
+                                               "LIBAGENT_HELP=1", "LIBAGENT_TYPO=1", NULL}});
+    run_expect_quiet_success(&run);
+    run_free(&run);
+}
+END_TEST
+
+/* A program with AT_SECURE that has the agent anyhow: it is linked with it. (As LD_PRELOAD the
+ * loader takes no path then.) Built here, in the source's folder, where the Makefile runs suites. */
+START_TEST(test_secure_execution)
+{
+    char folder[] = "/tmp/libagent-secure-XXXXXX", command[2 * PATH_MAX], program[64];
+    struct run secure, plain;
+    if (geteuid() != 0) {
+        fprintf(stderr, "not root: a set-user-id program cannot be made\n");
+        return;
+    }
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(command, sizeof(command),
+             "set -e; d=%s; cp '%s' $d/libagent.so; "
+             "cc -D_GNU_SOURCE -I. -O2 -o $d/plain test/preload/prog_status.c -Wl,--no-as-needed "
+             "-L$d -l:libagent.so -Wl,-rpath,$d; cp $d/plain $d/secure; chown nobody $d/secure; "
+             "chmod 755 $d $d/plain $d/libagent.so; chmod 4755 $d/secure; mkdir -m 777 $d/profiles",
+             folder, run_agent_path());
+    ck_assert_int_eq(system(command), 0);
+    struct run_request request = {.program = program,
+                                  .arguments = (const char *[]){"60", NULL},
+                                  .folder = folder,
+                                  .without_agent = true};
+    snprintf(program, sizeof(program), "%s/secure", folder);
+    run_program(&secure, &request);
+    run_expect_quiet_success(&secure);
+    ck_assert_int_eq(run_number(&secure, "secure"), 1);
+    ck_assert_ptr_nonnull(strstr(secure.out, "SigCgt:\t0000000000000000"));
+    ck_assert_int_eq(run_number(&secure, "tasks"), 3); /* with "." and ".." */
+    ck_assert_ptr_null(strstr(secure.out, "signal:"));
+    run_expect_no_file(&secure);
+    /* A copy without the attribute is profiled: so that was what switched it off. */
+    snprintf(program, sizeof(program), "%s/plain", folder);
+    run_program(&plain, &request);
+    run_expect_quiet_success(&plain);
+    ck_assert_int_eq(run_number(&plain, "secure"), 0);
+    ck_assert_uint_eq(run_file_count(&plain, ".pb.gz"), 2);
+    snprintf(command, sizeof(command), "rm -rf %s", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+START_TEST(test_musl_program)
+{
+    struct run with, without;
+    struct run_request request = {.program = "musl_hello"};
+    run_program(&with, &request);
+    request.without_agent = true;
+    run_program(&without, &request);
+    run_expect_same(&with, &without);
+    ck_assert_int_eq(WEXITSTATUS(without.status), 4);
+    run_expect_no_file(&with);
+    run_free(&with);
+    run_free(&without);
+}
+END_TEST
+
+START_TEST(test_help)
+{
+    static const char *const names[] = {
+        "ENABLED",    "PROCESSES",      "PROCESS_RATE", "PROFILES",      "FREQUENCY",
+        "PERIOD",     "ALLOC_INTERVAL", "MAX_FRAMES",   "OUTPUT",        "OUTPUT_LIMIT",
+        "COMPRESSION", "MEMORY",        "LOG",          "LOG_FILE",      "SERVICE"};
+    struct run run;
+    run_program(&run, &(struct run_request){
+                          .program = "/bin/true",
+                          .environment = (const char *[]){"LIBAGENT_HELP=1",
+                                                          "LIBAGENT_FREQUENCY=77", NULL}});
+    run_expect_success(&run);
+    ck_assert_uint_eq(run.out_size, 0);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "LIBAGENT_%s=", names[i]);
+        ck_assert_msg(strstr(run.err, name) != NULL, "no %s in\n%s", name, run.err);
+    }
+    ck_assert_ptr_nonnull(strstr(run.err, "LIBAGENT_FREQUENCY=77")); /* the value in force */
+    run_expect_no_file(&run);
+    run_free(&run);
+}
+END_TEST
+
+static size_t lines_of(const char *text)
+{
+    size_t lines = 0;
+    for (; *text; text++)
+        lines += *text == '\n';
+    return lines;
+}
+
+static const struct {
+    const char *variable;
+    const char *said[3];   /* in the one line */
+    const char *families[2]; /* that are written all the same */
+} wrong[] = {
+    {"LIBAGENT_FREQUENCY=often", {"LIBAGENT_FREQUENCY", "often", "10000"}, {"heap"}},
+    {"LIBAGENT_FREQUENCY=0", {"LIBAGENT_FREQUENCY", "0", "10000"}, {"heap"}},
+    {"LIBAGENT_FREQUENCY=20000", {"LIBAGENT_FREQUENCY", "20000", "10000"}, {"heap"}},
+    {"LIBAGENT_ALLOC_INTERVAL=5 apples", {"LIBAGENT_ALLOC_INTERVAL", "5 apples"}, {"cpu"}},
+    {"LIBAGENT_ALLOC_INTERVAL=-1", {"LIBAGENT_ALLOC_INTERVAL", "-1"}, {"cpu"}},
+    {"LIBAGENT_COMPRESSION=lzma", {"LIBAGENT_COMPRESSION", "lzma", "zstd"}, {NULL}},
+    {"LIBAGENT_LOG=loud", {"LIBAGENT_LOG", "loud", "debug"}, {"cpu", "heap"}},
+    {"LIBAGENT_FREQENCY=50", {"LIBAGENT_FREQENCY", "LIBAGENT_FREQUENCY"}, {"cpu", "heap"}},
+    {"LIBAGENT_OUPUT=/tmp", {"LIBAGENT_OUPUT", "LIBAGENT_OUTPUT"}, {"cpu", "heap"}},
+    {"LIBAGENT_ENABLED=perhaps", {"LIBAGENT_ENABLED", "perhaps"}, {NULL}},
+};
+
+/* One line, and the program runs on with what is left. */
+START_TEST(test_wrong_values)
+{
+    struct run run;
+    run_status(&run, wrong[_i].variable, true);
+    ck_assert_msg(lines_of(run.err) == 1, "%s:\n%s", wrong[_i].variable, run.err);
+    ck_assert_msg(strncmp(run.err, "libagent: ", 10) == 0, "%s", run.err);
+    for (int i = 0; i < 3 && wrong[_i].said[i]; i++)
+        ck_assert_msg(strstr(run.err, wrong[_i].said[i]) != NULL, "no %s in %s", wrong[_i].said[i],
+                      run.err);
+    size_t files = 0;
+    for (; files < 2 && wrong[_i].families[files]; files++) {
+        char suffix[32];
+        snprintf(suffix, sizeof(suffix), ".%s.pb.gz", wrong[_i].families[files]);
+        ck_assert_msg(run_file_count(&run, suffix) == 1, "%s: no %s", wrong[_i].variable, suffix);
+    }
+    ck_assert_uint_eq(run_file_count(&run, ""), files);
+    run_free(&run);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("shim_off");
+    TCase *tcase = tcase_create("off");
+    tcase_set_timeout(tcase, 240);
+    tcase_add_loop_test(tcase, test_off_leaves_no_trace, 0, 3);
+    tcase_add_loop_test(tcase, test_on_is_seen, 0, 4);
+    tcase_add_test(tcase, test_off_reads_nothing_else);
+    tcase_add_test(tcase, test_secure_execution);
+    tcase_add_test(tcase, test_musl_program);
+    tcase_add_test(tcase, test_help);
+    tcase_add_loop_test(tcase, test_wrong_values, 0, sizeof(wrong) / sizeof(wrong[0]));
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

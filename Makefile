@@ -138,9 +138,10 @@ $(TEST)/check_%: $(TEST)/test/check_%.o $(TEST)/helpers.a $(TEST)/agent.a
 	$(call say,LINK)
 	$(CC) $(SANITIZE) -o $@ $(LINKED) $(CHECK_LIBS)
 
-# Archives, so that a suite may stand in for a module by defining its functions itself. A group:
-# what the agent takes from the shim (agent/base/next.h), the helpers give.
-LINKED = -Wl,--start-group $^ -Wl,--end-group
+# The agent is an archive: a suite may define a module's functions itself and so stand in for it.
+# A group: what the agent takes from the shim (agent/base/next.h), the helpers give.
+LINKED = $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
+
 $(TEST)/agent.a: $(TEST_OBJECTS) $(THIRD_PARTY)
 $(TEST)/helpers.a: $(HELPER_OBJECTS)
 $(TEST)/%.a:

@@ -167,6 +167,7 @@ END_TEST
 static int calls_until_refusal;
 static bool refused;
 static long mapped_bytes;
+static int mappings;
 
 static bool count_mappings(long number, const long args[6], long *result)
 {
@@ -180,9 +181,10 @@ static bool count_mappings(long number, const long args[6], long *result)
     *result = sys_raw6(number, args[0], args[1], args[2], args[3], args[4], args[5]);
     if (*result < 0 && *result > -4096)
         return true;
-    if (number == SYS_mmap)
+    if (number == SYS_mmap) {
         mapped_bytes += args[1];
-    else if (number == SYS_mremap)
+        mappings++;
+    } else if (number == SYS_mremap)
         mapped_bytes += args[2] - args[1];
     else
         mapped_bytes -= args[1];
@@ -198,6 +200,7 @@ START_TEST(refused_memory_is_an_error_and_no_leak)
         struct buffer out = {0};
         calls_until_refusal = n;
         refused = false;
+        mappings = 0;
         int error = compress_bytes(methods[_i], data, 4 * MIB, &out);
         if (!refused) {
             ck_assert_int_eq(error, 0);
@@ -213,9 +216,11 @@ START_TEST(refused_memory_is_an_error_and_no_leak)
         ck_assert_int_eq(mapped_bytes, 0);
     }
     sys_override = NULL;
-    /* The libraries' own blocks are among those refused: zlib takes five, zstd two or more. */
-    ck_assert_int_ge(failures, methods[_i] == COMPRESSION_GZIP   ? 5 + 2
-                               : methods[_i] == COMPRESSION_ZSTD ? 2 + 2
+    /* One is the output's (which grows by mremap); the libraries' are the others, and had they
+     * used malloc instead they would not be here: zlib takes five, zstd two or more. */
+    ck_assert_int_ge(failures, mappings);
+    ck_assert_int_ge(mappings, methods[_i] == COMPRESSION_GZIP   ? 5 + 1
+                               : methods[_i] == COMPRESSION_ZSTD ? 2 + 1
                                                                  : 1);
     free(data);
 }

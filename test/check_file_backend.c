@@ -1,11 +1,8 @@
-/* Profiles into files: the folder's rules, names that are taken, and every fault on the way. The
- * suite runs as root too, who is refused nothing: refusals are made by owners, links, and
- * answered system calls, and some again as another user. */
+/* Profiles into files: names that are taken, every fault on the way, and the limit. */
 #include "test/check.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -14,333 +11,8 @@
 
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
+#include "test/backend_fixture.h"
 #include "test/temp_folder.h"
-#include "uploader/file_backend.h"
-
-#define NAME "app.77.0003.cpu.pb.gz"
-
-enum { NOBODY = 65534 };
-
-static const uint64_t end_ms = 1700000060000;
-static const uint64_t now_ns = 1700000061000000123;
-
-static char base[64];    /* of this test */
-static char output[128]; /* base/out, made by the test or by the backend */
-static char default_folder[128];
-static struct file_backend backend;
-static struct file_report report;
-static char body[100000];
-
-static void setup(void)
-{
-    strcpy(base, temp_folder_make());
-    snprintf(output, sizeof output, "%s/out", base);
-    snprintf(default_folder, sizeof default_folder, "%s/libagent-%u", base, (unsigned)geteuid());
-    for (size_t i = 0; i < sizeof body; i++)
-        body[i] = (char)(i * 7 + i / 251);
-    umask(022);
-}
-
-static void teardown(void)
-{
-    sys_override = NULL;
-    umask(022);
-    if (geteuid() != getuid())
-        ck_assert_int_eq(seteuid(getuid()), 0);
-    temp_folder_remove(base);
-}
-
-static void use(const char *folder)
-{
-    ck_assert_int_eq(file_backend_init(&backend, folder, base, 1 << 20, "app", 77), 0);
-}
-
-static int write_body_of(size_t size, const char *family)
-{
-    struct blob_header header = {
-        .dialect = "pprof", .end_unix_ns = end_ms * 1000000 + 999999, .sequence = 3};
-    strcpy(header.family, family);
-    int before = count_descriptors();
-    int error =
-        file_backend_write(&backend, &header, COMPRESSION_GZIP, body, size, now_ns, &report);
-    ck_assert_int_eq(count_descriptors(), before);
-    if (error) {
-        ck_assert_int_lt(error, 0);
-        ck_assert_ptr_nonnull(report.reason);
-    } else {
-        ck_assert_ptr_null(report.reason);
-    }
-    return error;
-}
-
-static int write_body(void)
-{
-    return write_body_of(sizeof body, "cpu");
-}
-
-static void assert_names(const char *folder, const char *expected)
-{
-    char *names = list_folder(folder);
-    ck_assert_str_eq(names, expected);
-    free(names);
-}
-
-static mode_t mode_of(const char *path)
-{
-    struct stat status;
-    ck_assert_int_eq(lstat(path, &status), 0);
-    return status.st_mode & 07777;
-}
-
-static void assert_content(const char *path, const void *data, size_t size)
-{
-    size_t got;
-    char *content = read_file(path, &got);
-    ck_assert_uint_eq(got, size);
-    ck_assert(memcmp(content, data, size) == 0);
-    free(content);
-}
-
-/* The file under the name as it should be, and nothing else in the folder. */
-static void assert_written(const char *folder)
-{
-    assert_names(folder, NAME);
-    assert_content(in_folder(folder, NAME), body, sizeof body);
-    ck_assert_uint_eq(mode_of(in_folder(folder, NAME)), 0600);
-    ck_assert_str_eq(report.folder, folder);
-    ck_assert_str_eq(report.name, NAME);
-}
-
-/* --- The folder ----------------------------------------------------------------------------- */
-
-START_TEST(default_folder_is_made)
-{
-    static const mode_t umasks[] = {022, 0, 0777};
-    umask(umasks[_i]);
-    use(NULL);
-    ck_assert_int_eq(write_body(), 0);
-    ck_assert_uint_eq(mode_of(default_folder), 0700);
-    assert_written(default_folder);
-    /* And found there the next time. */
-    ck_assert_int_eq(write_body_of(1, "heap"), 0);
-    ck_assert_int_eq(count_files(default_folder), 2);
-}
-END_TEST
-
-START_TEST(default_folder_is_of_the_user_of_the_moment)
-{
-    if (geteuid() != 0)
-        return;
-    /* A daemon that gives up root after its start, with a umask that takes all. */
-    ck_assert_int_eq(chmod(base, 01777), 0);
-    use("");
-    ck_assert_int_eq(write_body(), 0);
-    ck_assert_int_eq(seteuid(NOBODY), 0);
-    umask(0777);
-    ck_assert_int_eq(write_body(), 0);
-    ck_assert_int_eq(seteuid(0), 0);
-    assert_written(in_folder(base, "libagent-65534"));
-    ck_assert_uint_eq(mode_of(in_folder(base, "libagent-65534")), 0700);
-}
-END_TEST
-
-START_TEST(no_tmpdir_is_tmp)
-{
-    ck_assert_int_eq(file_backend_init(&backend, NULL, NULL, 1, "app", 1), 0);
-    ck_assert_str_eq(backend.folder, "/tmp");
-    ck_assert_int_eq(file_backend_init(&backend, "", "", 1, "app", 1), 0);
-    ck_assert_str_eq(backend.folder, "/tmp");
-    ck_assert(backend.is_default);
-}
-END_TEST
-
-static void assert_refused(int code, const char *reason)
-{
-    use(NULL);
-    ck_assert_int_eq(write_body(), code);
-    ck_assert_str_eq(report.reason, reason);
-    ck_assert_str_eq(report.folder, default_folder);
-    ck_assert(!report.hopeless);
-}
-
-START_TEST(default_folder_that_is_a_link_is_refused)
-{
-    ck_assert_int_eq(mkdir(output, 0700), 0);
-    ck_assert_int_eq(symlink(_i == 0 ? "out" : "nowhere", default_folder), 0);
-    assert_refused(-ENOTDIR, "refused: it is a link or not a folder");
-    assert_names(output, "");
-    ck_assert(!file_exists(in_folder(base, "nowhere")));
-}
-END_TEST
-
-START_TEST(default_folder_that_is_a_file_is_refused)
-{
-    write_file(default_folder, "mine", 4);
-    assert_refused(-ENOTDIR, "refused: it is a link or not a folder");
-    assert_content(default_folder, "mine", 4);
-}
-END_TEST
-
-START_TEST(default_folder_that_others_may_write_is_refused)
-{
-    static const mode_t modes[] = {0720, 0702, 01777};
-    ck_assert_int_eq(mkdir(default_folder, 0700), 0);
-    ck_assert_int_eq(chmod(default_folder, modes[_i]), 0);
-    assert_refused(-EPERM, "refused: group or others may write to it");
-    assert_names(default_folder, "");
-    ck_assert_uint_eq(mode_of(default_folder), modes[_i]);
-    ck_assert_int_eq(chmod(default_folder, 0755), 0);
-    ck_assert_int_eq(write_body(), 0);
-}
-END_TEST
-
-static bool be_user_4321(long number, const long args[6], long *result)
-{
-    (void)args;
-    *result = 4321;
-    return number == SYS_geteuid;
-}
-
-START_TEST(default_folder_of_another_is_refused)
-{
-    /* Ours, while we are told to be another. */
-    snprintf(default_folder, sizeof default_folder, "%s/libagent-4321", base);
-    ck_assert_int_eq(mkdir(default_folder, 0700), 0);
-    sys_override = be_user_4321;
-    assert_refused(-EPERM, "refused: it belongs to another user");
-    sys_override = NULL;
-    assert_names(default_folder, "");
-    if (geteuid() != 0)
-        return;
-    snprintf(default_folder, sizeof default_folder, "%s/libagent-0", base);
-    ck_assert_int_eq(mkdir(default_folder, 0700), 0);
-    ck_assert_int_eq(chown(default_folder, NOBODY, NOBODY), 0);
-    assert_refused(-EPERM, "refused: it belongs to another user");
-    assert_names(default_folder, "");
-}
-END_TEST
-
-START_TEST(given_folder_need_only_be_writable)
-{
-    ck_assert_int_eq(mkdir(in_folder(base, "real"), 0700), 0);
-    ck_assert_int_eq(chmod(in_folder(base, "real"), 0777), 0);
-    ck_assert_int_eq(symlink("real", output), 0);
-    use(output);
-    ck_assert_int_eq(write_body(), 0);
-    assert_written(output);
-    ck_assert_uint_eq(mode_of(in_folder(base, "real")), 0777);
-}
-END_TEST
-
-START_TEST(given_folder_is_made_one_level)
-{
-    umask(_i == 0 ? 022 : 0777);
-    use(output);
-    ck_assert_int_eq(write_body(), 0);
-    assert_written(output);
-    ck_assert_uint_eq(mode_of(output), 0700);
-    use(in_folder(base, "a/b"));
-    ck_assert_int_eq(write_body(), -ENOENT);
-    ck_assert_str_eq(report.reason, "no such file or directory");
-    ck_assert_str_eq(report.folder, in_folder(base, "a/b"));
-}
-END_TEST
-
-START_TEST(given_folder_that_is_a_file)
-{
-    write_file(output, "mine", 4);
-    use(output);
-    ck_assert_int_eq(write_body(), -ENOTDIR);
-    ck_assert_str_eq(report.reason, "not a directory");
-    assert_content(output, "mine", 4);
-}
-END_TEST
-
-START_TEST(link_circles_are_told)
-{
-    ck_assert_int_eq(symlink("out", output), 0);
-    use(output);
-    ck_assert_int_eq(write_body(), -ELOOP);
-}
-END_TEST
-
-START_TEST(relative_folder_is_of_the_start)
-{
-    ck_assert_int_eq(mkdir(output, 0700), 0);
-    ck_assert_int_eq(chdir(base), 0);
-    use("out");
-    ck_assert_int_eq(chdir("/"), 0);
-    ck_assert_int_eq(write_body(), 0);
-    assert_written(output);
-
-    ck_assert_int_eq(chdir(base), 0);
-    ck_assert_int_eq(file_backend_init(&backend, NULL, ".", 1 << 20, "app", 77), 0);
-    ck_assert_int_eq(chdir("/"), 0);
-    ck_assert_int_eq(write_body(), 0);
-    ck_assert(file_exists(in_folder(default_folder, NAME)));
-}
-END_TEST
-
-START_TEST(long_folders_are_refused)
-{
-    char path[5000];
-    memset(path, 'x', sizeof path);
-    path[0] = '/';
-    path[4096] = 0;
-    ck_assert_int_eq(file_backend_init(&backend, path, NULL, 1, "app", 1), -ENAMETOOLONG);
-    path[0] = 'x';
-    path[4090] = 0;
-    ck_assert_int_eq(file_backend_init(&backend, path, NULL, 1, "app", 1), -ENAMETOOLONG);
-    path[0] = '/';
-    path[4090] = 0;
-    ck_assert_int_eq(file_backend_init(&backend, NULL, path, 1, "app", 1), 0);
-    ck_assert_int_eq(write_body(), -ENAMETOOLONG);
-    ck_assert_str_eq(report.reason, "name too long");
-}
-END_TEST
-
-START_TEST(vanished_folder)
-{
-    char deep[160];
-    snprintf(deep, sizeof deep, "%s/deep", output);
-    ck_assert_int_eq(mkdir(output, 0700), 0);
-    use(deep);
-    ck_assert_int_eq(write_body(), 0);
-    ck_assert_int_eq(unlink(in_folder(deep, NAME)), 0);
-    ck_assert_int_eq(rmdir(deep), 0);
-    ck_assert_int_eq(write_body(), 0); /* made again */
-    ck_assert_int_eq(unlink(in_folder(deep, NAME)), 0);
-    ck_assert_int_eq(rmdir(deep), 0);
-    ck_assert_int_eq(rmdir(output), 0);
-    ck_assert_int_eq(write_body(), -ENOENT);
-    ck_assert_int_eq(mkdir(output, 0700), 0);
-    ck_assert_int_eq(write_body(), 0);
-    assert_written(deep);
-}
-END_TEST
-
-/* Between the opening of the folder and that of the file somebody puts a link in its place. */
-static bool exchange_folder(long number, const long args[6], long *result)
-{
-    (void)result;
-    if (number != SYS_openat || !(args[2] & O_CREAT))
-        return false;
-    sys_override = NULL;
-    ck_assert_int_eq(rename(default_folder, in_folder(base, "moved")), 0);
-    ck_assert_int_eq(symlink("out", default_folder), 0);
-    return false;
-}
-
-START_TEST(exchanged_folder_is_not_followed)
-{
-    ck_assert_int_eq(mkdir(output, 0777), 0);
-    use(NULL);
-    sys_override = exchange_folder;
-    ck_assert_int_eq(write_body(), 0);
-    assert_names(output, "");
-    assert_names(in_folder(base, "moved"), NAME);
-}
-END_TEST
 
 /* --- The name ------------------------------------------------------------------------------- */
 
@@ -355,7 +27,7 @@ START_TEST(taken_names_are_left_alone)
     ck_assert_int_eq(mkdir(in_folder(output, "app.77.0003-4.cpu.pb.gz"), 0700), 0);
     ck_assert_int_eq(link(in_folder(base, "victim"), in_folder(output, "app.77.0003-5.cpu.pb.gz")),
                      0);
-    use(output);
+    use_folder(output);
     if (_i == 1)
         fault_set(SYS_renameat2, 0, 100, -ENOSYS);
     ck_assert_int_eq(write_body(), 0);
@@ -373,7 +45,7 @@ END_TEST
 
 START_TEST(names_end_with_the_time_and_then_end)
 {
-    use(output);
+    use_folder(output);
     for (int i = 0; i < 9 + 8; i++) {
         ck_assert_int_eq(write_body_of(1, "cpu"), 0);
         char expected[64];
@@ -396,11 +68,11 @@ END_TEST
 START_TEST(link_where_rename_cannot)
 {
     static const long refusals[] = {-ENOSYS, -EINVAL, -EPERM};
-    use(output);
+    use_folder(output);
     fault_set(SYS_renameat2, 0, 1, refusals[_i]);
     ck_assert_int_eq(write_body(), 0);
     ck_assert_int_eq(fault_clear(), 1);
-    assert_written(output);
+    assert_body_written(output);
 }
 END_TEST
 
@@ -411,9 +83,21 @@ static bool refuse_both(long number, const long args[6], long *result)
     return number == SYS_renameat2 || number == SYS_linkat;
 }
 
+/* Where there are no hard links, a taken name is still told from a refused call. */
+START_TEST(taken_names_without_links)
+{
+    use_folder(output);
+    ck_assert_int_eq(write_body(), 0);
+    fault_set(SYS_linkat, 0, 100, -EPERM);
+    ck_assert_int_eq(write_body(), 0);
+    ck_assert_int_eq(fault_clear(), 0);
+    ck_assert_str_eq(report.name, "app.77.0003-2.cpu.pb.gz");
+}
+END_TEST
+
 START_TEST(neither_link_nor_rename)
 {
-    use(output);
+    use_folder(output);
     sys_override = refuse_both;
     ck_assert_int_eq(write_body(), -EPERM);
     sys_override = NULL;
@@ -433,7 +117,7 @@ START_TEST(taken_temporary_names)
     ck_assert_int_eq(symlink("../nowhere", in_folder(output, name)), 0);
     profile_name_make_temporary(name, 77, now_ns + 2);
     write_file(in_folder(output, name), "other", 5);
-    use(output);
+    use_folder(output);
     ck_assert_int_eq(write_body(), 0);
     assert_content(in_folder(base, "victim"), "victim", 6);
     ck_assert(!file_exists(in_folder(base, "nowhere")));
@@ -481,7 +165,7 @@ static const struct {
 START_TEST(faults_leave_nothing_and_can_be_tried_again)
 {
     ck_assert_int_eq(mkdir(output, 0700), 0);
-    use(output);
+    use_folder(output);
     if (faults[_i].open_flags)
         fault_set_open(faults[_i].open_flags, faults[_i].skip, 1, faults[_i].result);
     else
@@ -495,12 +179,13 @@ START_TEST(faults_leave_nothing_and_can_be_tried_again)
     ck_assert(!report.hopeless);
     assert_names(output, "");
     ck_assert_int_eq(write_body(), 0);
-    assert_written(output);
+    assert_body_written(output);
 }
 END_TEST
 
 static size_t disk_left;  /* bytes until the disk is full */
 static size_t write_most; /* bytes that one call takes */
+static size_t disk_more;  /* bytes that are freed when it is full */
 static bool interrupted;  /* every other call */
 static int calls;
 
@@ -518,7 +203,12 @@ static bool small_disk(long number, const long args[6], long *result)
         size = write_most;
     if (size > disk_left)
         size = disk_left;
-    *result = size == 0 ? -ENOSPC : sys_raw6(number, args[0], args[1], (long)size, 0, 0, 0);
+    if (size == 0) {
+        disk_left = disk_more;
+        *result = -ENOSPC;
+        return true;
+    }
+    *result = sys_raw6(number, args[0], args[1], (long)size, 0, 0, 0);
     disk_left -= size;
     return true;
 }
@@ -526,7 +216,7 @@ static bool small_disk(long number, const long args[6], long *result)
 START_TEST(short_and_interrupted_writes)
 {
     static const size_t most[] = {1000, 99999, 1, 4096};
-    use(output);
+    use_folder(output);
     disk_left = SIZE_MAX;
     write_most = most[_i];
     interrupted = true;
@@ -535,13 +225,13 @@ START_TEST(short_and_interrupted_writes)
     ck_assert_int_eq(write_body(), 0);
     sys_override = NULL;
     ck_assert_int_eq(calls, 2 * (int)((sizeof body + most[_i] - 1) / most[_i]));
-    assert_written(output);
+    assert_body_written(output);
 }
 END_TEST
 
 START_TEST(disk_fills_up_in_the_middle)
 {
-    use(output);
+    use_folder(output);
     disk_left = 50001;
     write_most = 20000;
     sys_override = small_disk;
@@ -549,8 +239,14 @@ START_TEST(disk_fills_up_in_the_middle)
     assert_names(output, "");
     disk_left = sizeof body;
     ck_assert_int_eq(write_body(), 0);
+    assert_body_written(output);
+    /* Full, and at once no more: what was written stays, the rest follows. */
+    ck_assert_int_eq(unlink(in_folder(output, NAME)), 0);
+    disk_left = 50001;
+    disk_more = sizeof body;
+    ck_assert_int_eq(write_body(), 0);
     sys_override = NULL;
-    assert_written(output);
+    assert_body_written(output);
 }
 END_TEST
 
@@ -570,7 +266,7 @@ static bool close_fails(long number, const long args[6], long *result)
 
 START_TEST(late_errors_are_seen_at_close)
 {
-    use(output);
+    use_folder(output);
     sys_override = close_fails;
     ck_assert_int_eq(write_body(), -EDQUOT);
     sys_override = NULL;
@@ -580,11 +276,11 @@ END_TEST
 
 START_TEST(interrupted_opens_are_repeated)
 {
-    use(output);
+    use_folder(output);
     fault_set(SYS_openat, 0, 3, -EINTR);
     ck_assert_int_eq(write_body(), 0);
     ck_assert_int_eq(fault_clear(), 3);
-    assert_written(output);
+    assert_body_written(output);
 }
 END_TEST
 
@@ -604,7 +300,7 @@ START_TEST(standard_descriptors_are_never_used)
         saved[i] = fcntl(i, F_DUPFD, 10);
         close(i);
     }
-    use(output);
+    use_folder(output);
     lowest_written = INT32_MAX;
     sys_override = note_descriptor;
     int error = write_body();
@@ -619,7 +315,7 @@ START_TEST(standard_descriptors_are_never_used)
     ck_assert(closed);
     ck_assert_int_ge(lowest_written, 3);
     ck_assert_int_lt(lowest_written, INT32_MAX);
-    assert_written(output);
+    assert_body_written(output);
 }
 END_TEST
 
@@ -628,7 +324,7 @@ START_TEST(limit_on_file_sizes_kills_nobody)
     struct rlimit unlimited;
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &unlimited), 0);
     struct rlimit small = {sizeof body - 1, unlimited.rlim_max};
-    use(output);
+    use_folder(output);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
     int error = write_body();
     int fits = write_body_of(sizeof body - 1, "heap");
@@ -649,7 +345,7 @@ START_TEST(unwritable_for_others_than_root)
         return;
     ck_assert_int_eq(mkdir(output, 0755), 0);
     ck_assert_int_eq(chmod(base, 0755), 0);
-    use(output);
+    use_folder(output);
     ck_assert_int_eq(seteuid(NOBODY), 0);
     ck_assert_int_eq(write_body(), -EACCES);
     ck_assert_str_eq(report.reason, "permission denied");
@@ -707,7 +403,7 @@ END_TEST
 
 START_TEST(unknown_family_is_refused)
 {
-    use(output);
+    use_folder(output);
     ck_assert_int_eq(write_body_of(1, "frozen"), -EINVAL);
     ck_assert(report.hopeless);
     ck_assert_int_eq(write_body_of(1, ""), -EINVAL);
@@ -720,25 +416,11 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("file_backend");
     TCase *all = tcase_create("all");
-    tcase_add_checked_fixture(all, setup, teardown);
-    tcase_add_loop_test(all, default_folder_is_made, 0, 3);
-    tcase_add_test(all, default_folder_is_of_the_user_of_the_moment);
-    tcase_add_test(all, no_tmpdir_is_tmp);
-    tcase_add_loop_test(all, default_folder_that_is_a_link_is_refused, 0, 2);
-    tcase_add_test(all, default_folder_that_is_a_file_is_refused);
-    tcase_add_loop_test(all, default_folder_that_others_may_write_is_refused, 0, 3);
-    tcase_add_test(all, default_folder_of_another_is_refused);
-    tcase_add_test(all, given_folder_need_only_be_writable);
-    tcase_add_loop_test(all, given_folder_is_made_one_level, 0, 2);
-    tcase_add_test(all, given_folder_that_is_a_file);
-    tcase_add_test(all, link_circles_are_told);
-    tcase_add_test(all, relative_folder_is_of_the_start);
-    tcase_add_test(all, long_folders_are_refused);
-    tcase_add_test(all, vanished_folder);
-    tcase_add_test(all, exchanged_folder_is_not_followed);
+    tcase_add_checked_fixture(all, backend_setup, backend_teardown);
     tcase_add_loop_test(all, taken_names_are_left_alone, 0, 2);
     tcase_add_test(all, names_end_with_the_time_and_then_end);
     tcase_add_loop_test(all, link_where_rename_cannot, 0, 3);
+    tcase_add_test(all, taken_names_without_links);
     tcase_add_test(all, neither_link_nor_rename);
     tcase_add_test(all, taken_temporary_names);
     tcase_add_loop_test(all, faults_leave_nothing_and_can_be_tried_again, 0,

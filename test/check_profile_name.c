@@ -136,6 +136,8 @@ START_TEST(other_names_are_not_known)
         ".libagent.1.2.3.tmp",
         "x.libagent.1.2.tmp",
         ".tmp",
+        ".lib1.2.tmp",
+        "1.2.tmp",
     };
     for (size_t i = 0; i < sizeof not_temporary / sizeof not_temporary[0]; i++)
         ck_assert_msg(!profile_name_matches_temporary(not_temporary[i]), "%s", not_temporary[i]);

@@ -50,7 +50,7 @@ static void add_file(struct listing *listing, int folder, const char *name, uint
     struct file_status status;
     if (folder_stat(folder, name, &status) < 0 || !status.is_regular || status.user != user)
         return;
-    if (temporary && status.mtime_ns + (int64_t)STALE_NS > (int64_t)now_unix_ns)
+    if (temporary && status.mtime_ns + (int64_t)STALE_NS >= (int64_t)now_unix_ns)
         return;
     struct file file = {status.mtime_ns, status.size, listing->names.size};
     buffer_append(&listing->names, name, strlen(name) + 1);

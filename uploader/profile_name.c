@@ -119,7 +119,7 @@ bool profile_name_matches(const char *name)
 {
     size_t end = strlen(name);
     if (!take_suffix(name, &end) || !take_family(name, &end) || !take_sequence(name, &end) ||
-        take_digits(name, &end) == 0 || !take_text(name, &end, ".") || end == 0 || name[0] == '.')
+        take_digits(name, &end) == 0 || !take_text(name, &end, ".") || name[0] == '.')
         return false;
     while (end > 0 && is_name_byte(name[end - 1]))
         end--;

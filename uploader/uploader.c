@@ -44,9 +44,11 @@ static struct {
     struct blob ring[UPLOADER_QUEUE_LENGTH];
     unsigned first, count;
     struct blob work;
-    bool busy;      /* the run loop is between taking a blob and finding none left */
-    bool finishing; /* uploader_finish was called */
-    bool ended;     /* uploader_run has returned since, and no blob came after */
+    bool busy;         /* the run loop is between taking a blob and finding none left */
+    bool stuck;        /* the first of the queue has failed and waits for its next try */
+    uint32_t stuck_at; /* `submitted` before it was tried */
+    bool finishing;    /* uploader_finish was called */
+    bool ended;        /* uploader_run has returned since, and no blob came after */
     uint32_t files_written;
     struct last_file last[FAMILIES];
 } state = {.lock = LOCK_INIT(LOCK_UPLOADER)};
@@ -211,13 +213,15 @@ static void log_failure(int error)
 }
 
 /* Ends a try. True when the loop should wait before the next. */
-static bool settle_work(int error, bool last_try)
+static bool settle_work(int error, bool last_try, uint32_t seen)
 {
     bool keep = error && !report.hopeless && !last_try;
     struct buffer gone = {0};
     lock_acquire(&state.lock);
     struct blob blob = state.work;
     state.work = (struct blob){0};
+    state.stuck = keep;
+    state.stuck_at = seen;
     if (keep && state.count < UPLOADER_QUEUE_LENGTH) {
         put_first(&blob);
     } else {
@@ -242,6 +246,7 @@ static enum step next_step(void)
     if (state.count > 0) {
         state.work = take_first();
         state.busy = true;
+        state.stuck = false;
         step = state.finishing ? STEP_LAST_TRY : STEP_TRY;
     } else if (lost_at_end > 0) {
         /* Still busy: who waits for the end may end the process, so the line comes first. */
@@ -262,8 +267,10 @@ static void try_work(bool last_try, uint32_t seen)
         log_failure(error);
     else
         log_success();
-    if (settle_work(error, last_try))
+    if (settle_work(error, last_try, seen)) {
+        bump(&state.settled);
         sys_futex_wait(&state.submitted, seen, clock_monotonic_ns() + UPLOADER_RETRY_NS);
+    }
 }
 
 void uploader_run(void)
@@ -308,9 +315,15 @@ void uploader_resume(void)
     lock_release(&state.lock);
 }
 
+/* These two under the lock. */
 static bool is_done_locked(void)
 {
     return state.ended || (state.count == 0 && !state.busy);
+}
+
+static bool is_stuck_locked(void)
+{
+    return state.stuck && state.stuck_at == load_acquire(&state.submitted);
 }
 
 bool uploader_is_done(void)
@@ -329,9 +342,12 @@ int uploader_wait_done(uint64_t deadline_ns)
         if (error)
             return error;
         bool done = is_done_locked();
+        bool stuck = is_stuck_locked();
         lock_release(&state.lock);
         if (done)
             return 0;
+        if (stuck)
+            return -EAGAIN;
         if (clock_monotonic_ns() >= deadline_ns)
             return -ETIMEDOUT;
         sys_futex_wait(&state.settled, seen, deadline_ns);
@@ -369,7 +385,7 @@ void uploader_reset_in_child(int pid)
     memset(state.last, 0, sizeof state.last);
     state.first = state.count = 0;
     state.files_written = 0;
-    state.busy = state.finishing = state.ended = false;
+    state.busy = state.stuck = state.finishing = state.ended = false;
     in_failure = said_hopeless = said_unlisted = false;
     lost_at_end = 0;
     backend.pid = pid;

@@ -54,7 +54,8 @@ void uploader_finish(void);
 void uploader_resume(void);
 /* True once uploader_run has returned after uploader_finish, or nothing is queued. */
 bool uploader_is_done(void);
-/* Waits for that until the CLOCK_MONOTONIC deadline: 0 or -ETIMEDOUT. */
+/* Waits for that until the CLOCK_MONOTONIC deadline: 0 or -ETIMEDOUT; or -EAGAIN at once when all
+ * that is left has failed since the last submit (a full disk: more waiting would be in vain). */
 int uploader_wait_done(uint64_t deadline_ns) MUST_USE;
 /* Files written so far, and the path of the last one of each family joined by spaces, for the
  * line at exit. Returns the number of files. */

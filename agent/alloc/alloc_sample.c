@@ -53,9 +53,11 @@ uint64_t alloc_weight(size_t size, uint64_t interval_bytes)
     return (uint64_t)(one / -real_expm1(-ratio) + 0.5);
 }
 
+/* One less than the variate: `size` bytes take a count of c below 0 when c < size, and so the
+ * probability of a sample is P(c < size) = P(variate <= size), the one in alloc_weight. */
 static int64_t draw_gap(struct rng *rng)
 {
-    return interval <= 1 ? 0 : rng_exponential(rng, (double)interval);
+    return interval <= 1 ? 0 : rng_exponential(rng, (double)interval) - 1;
 }
 
 static struct record_values values_of(size_t size)

@@ -7,7 +7,7 @@
  * Every lock is short: nobody holds one over encoding or I/O except LOCK_FLUSH.
  *
  * Owns: nothing; a lock lives in its module. Context: THR, INIT, TICK, UP; never SIG or HOOK
- * (those may lock_try). */
+ * (those may lock_try). Locks: the one in hand. */
 #ifndef LIBAGENT_LOCK_H
 #define LIBAGENT_LOCK_H
 

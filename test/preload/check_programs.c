@@ -205,7 +205,7 @@ START_TEST(test_short_programs)
                                   .arguments = is_there ? arguments + 1 : by_shell,
                                   /* No allocation sample: what is sampled is another test's. */
                                   .environment =
-                                      (const char *[]){"LIBAGENT_ALLOC_INTERVAL=1TiB", NULL},
+                                      (const char *[]){"LIBAGENT_ALLOC_INTERVAL=1024GiB", NULL},
                                   .without_agent = true};
     struct run with, without;
     run_program(&without, &request);

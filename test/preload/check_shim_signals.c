@@ -45,8 +45,8 @@ START_TEST(test_cpu_is_sampled_all_the_while)
 }
 END_TEST
 
-/* The kernel's tick gives both the same: what may differ is a tick or two at the ends, and what
- * the machine does meanwhile. */
+/* What the kernel's tick makes of 10 ms is 8 or 12, as it comes: the same program gave 308 to 350
+ * without the agent. Calls that went to the agent or were merged would be half. */
 START_TEST(test_own_timer_counts_as_without)
 {
     struct run with, without;
@@ -58,8 +58,8 @@ START_TEST(test_own_timer_counts_as_without)
     double count = (double)run_number(&with, "count");
     double truth = (double)run_number(&without, "count");
     fprintf(stderr, "own timer: %.0f calls, without the agent %.0f\n", count, truth);
-    ck_assert_double_ge(count, 0.95 * truth - 3);
-    ck_assert_double_le(count, 1.05 * truth + 3);
+    ck_assert_double_ge(count, 0.8 * truth);
+    ck_assert_double_le(count, 1.25 * truth);
     ck_assert_int_eq(run_number(&with, "code-is-kernel"), 1);
     profile_load(&profile, with.profiles, "cpu", with.pid);
     double total = (double)profile_total(&profile, CPU_NS);

@@ -303,7 +303,7 @@ bool stack_is_whole(const struct stack *stack)
     const struct roots *roots = known_roots();
     const struct frame *last = &stack->frames[stack->depth - 1];
     if (stack_is_pseudo(stack))
-        return stack->depth > 1;
+        return stack->depth > 1 && strcmp(stack->frames[0].function, "[thread end]") == 0;
     if (strstr(last->object, "/ld-linux") &&
         last->address - roots->loader_entry < LOADER_ENTRY_SIZE)
         return true;

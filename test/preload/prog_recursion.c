@@ -12,6 +12,7 @@ enum { DEPTH = 200, BIG = 1 << 20, RING = 512, ALT_STACK = 64 * 1024 };
 
 static void (*leaf)(void);
 static uint64_t work_ns;
+static int repeats = 1; /* between two looks at the clock */
 static char from[BIG], to[BIG];
 
 SITE static void leaf_compute(void)
@@ -66,6 +67,7 @@ SITE static void leaf_plt(void)
 /* Returns at once: the work is the descent. */
 SITE static void leaf_descent(void)
 {
+    repeats = 100;
     keep(from);
 }
 
@@ -106,7 +108,8 @@ SITE static void *work(void *data)
     static __thread char alt_stack[ALT_STACK];
     sigaltstack(&(stack_t){.ss_sp = alt_stack, .ss_size = ALT_STACK}, NULL);
     for (uint64_t end = thread_cpu_ns() + work_ns; thread_cpu_ns() < end;)
-        descend(DEPTH);
+        for (int i = 0; i < repeats; i++)
+            descend(DEPTH);
     keep(data);
     return data;
 }

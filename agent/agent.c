@@ -21,6 +21,7 @@
 #include "agent/record/scratch.h"
 #include "agent/record/time_recorder.h"
 #include "agent/sched/cpu_sample.h"
+#include "agent/sched/sampling_signal.h"
 #include "agent/sched/sched.h"
 #include "agent/thread/moment.h"
 #include "agent/thread/thread_context.h"
@@ -61,14 +62,17 @@ void agent_thread_not_born(struct thread_slot *slot)
     thread_release_slot(slot);
 }
 
-void agent_thread_begin(struct thread_slot *slot)
+uintptr_t agent_thread_begin(struct thread_slot *slot, void **argument)
 {
+    uintptr_t routine = slot->start_routine;
+    *argument = slot->start_argument;
     thread_tls.inside = 1;
     thread_attach_prepared(slot);
     thread_begin(slot);
     if (is_on())
         moment_pass();
     thread_tls.inside = 0;
+    return routine;
 }
 
 /* The calling thread ends: its last CPU time is accounted, its timer goes, its slot is free. */
@@ -211,6 +215,29 @@ void agent_init(char **argv, char **environment)
     lock_release(&life_lock);
 }
 
+void agent_stay_off(void)
+{
+    alloc_stop_for_good();
+}
+
+/* ---- signals ---- */
+
+int agent_signal_number(void)
+{
+    return sampling_signal_number();
+}
+
+bool agent_signal_is_ours(const siginfo_t *info)
+{
+    return sampling_signal_is_ours(info);
+}
+
+bool agent_signal_action(int number, const struct sigaction *action, struct sigaction *old,
+                         int *result)
+{
+    return sampling_signal_action(number, action, old, result);
+}
+
 /* ---- end ---- */
 
 void agent_at_exit(void)
@@ -221,6 +248,11 @@ void agent_at_exit(void)
         !__atomic_compare_exchange_n(&state, &on, AGENT_STOPPING, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_RELAXED))
         return;
+    /* exit from a handler that came in the middle of a sample of this thread: that sample will
+     * never end, and nobody is to wait for it. */
+    struct thread_slot *slot = thread_tls.slot;
+    if (slot && slot->tid == sys_tid() && (slot->guard & 1))
+        thread_guard_leave(slot);
     thread_tls.inside++;
     alloc_stop_for_good();
     if (scheduler)
@@ -233,7 +265,7 @@ void agent_at_exit(void)
 
 void agent_before_exec(void)
 {
-    if (!is_on() || sys_pid() != thread_pid() || !flush_is_due_at_end())
+    if (!is_on() || sys_pid() != thread_pid() || thread_tls.inside || !flush_is_due_at_end())
         return;
     thread_tls.inside++;
     agent_thread_flush(clock_monotonic_ns() + exit_limit_ns);

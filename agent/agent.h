@@ -4,10 +4,12 @@
  *
  * Every function returns at once while the agent is off.
  *
- * Owns: the state, the agent's thread. Context and locks: as said at each function. */
+ * Owns: the state. Context: as said at each function. Locks: LOCK_LIFE in agent_init; else as
+ * said. */
 #ifndef LIBAGENT_AGENT_H
 #define LIBAGENT_AGENT_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,6 +21,8 @@ struct thread_slot;
 /* The one constructor: reads the options and starts the agent where they select this process.
  * INIT; LOCK_LIFE. */
 void agent_init(char **argv, char **environment);
+/* Instead, where this libc is not supported: hooks only forward. INIT. */
+void agent_stay_off(void);
 /* Return from main, exit, quick_exit: writes the last window, within EXIT_LIMIT. INIT. */
 void agent_at_exit(void);
 /* Before exec: what was recorded is written, since exec ends it. THR. */
@@ -27,8 +31,9 @@ void agent_before_exec(void);
 /* pthread_create: NULL: the new thread is not to be tracked. THR. */
 struct thread_slot *agent_thread_prepare(uintptr_t start_routine, void *argument);
 void agent_thread_not_born(struct thread_slot *slot);
-/* First thing in the new thread. THR. */
-void agent_thread_begin(struct thread_slot *slot);
+/* First thing in the new thread: returns the start routine given to agent_thread_prepare, and its
+ * argument. THR. */
+uintptr_t agent_thread_begin(struct thread_slot *slot, void **argument);
 
 /* Objects were loaded or unloaded (dlopen, dlclose). THR; LOCK_MODULES. */
 void agent_objects_changed(void);
@@ -36,6 +41,14 @@ void agent_objects_changed(void);
 bool agent_caller_has_runpath(uintptr_t address);
 /* An object is being loaded that cannot be waited for. THR. */
 void agent_objects_will_change(void);
+
+/* The sampling signal's number, 0 where there is none. Any context. */
+int agent_signal_number(void);
+/* Is this signal one of ours rather than the app's? Any context. */
+bool agent_signal_is_ours(const siginfo_t *info);
+/* sigaction for the sampling signal: true when answered here (*result, *old). THR, SIG. */
+bool agent_signal_action(int number, const struct sigaction *action, struct sigaction *old,
+                         int *result);
 
 /* Handlers of fork, in the order of their names. */
 void agent_fork_prepare(void);

@@ -2,8 +2,6 @@
 #include <stddef.h>
 
 #include "agent/agent.h"
-#include "agent/alloc/alloc_sample.h"
-#include "agent/libagent.h"
 #include "shim/shim.h"
 
 /* Absent from musl (and with them profiling: hooks then only forward). */
@@ -25,7 +23,7 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
     (void)argc;
     next_lookup();
     if (!gnu_get_libc_version || !__register_atfork) {
-        alloc_stop_for_good();
+        agent_stay_off();
         return;
     }
     agent_init(argv, environment);
@@ -37,9 +35,4 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
 __attribute__((destructor)) static void stop(void)
 {
     agent_at_exit();
-}
-
-EXPORT const char *libagent_version(void)
-{
-    return LIBAGENT_VERSION;
 }

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/signalfd.h>
 
+#include "agent/agent.h"
 #include "agent/base/clock.h"
-#include "agent/sched/sampling_signal.h"
 #include "shim/shim.h"
 
 /* These have the system's declarations (signal.h is needed for its types). */
@@ -17,13 +17,13 @@ sighandler_t __sysv_signal(int number, sighandler_t handler);
 
 static bool is_ours(int number)
 {
-    return number == sampling_signal_number() && number != 0;
+    return number == agent_signal_number() && number != 0;
 }
 
 EXPORT int sigaction(int number, const struct sigaction *action, struct sigaction *old)
 {
     int result;
-    if (sampling_signal_action(number, action, old, &result))
+    if (agent_signal_action(number, action, old, &result))
         return result;
     return NEXT(sigaction)(number, action, old);
 }
@@ -110,7 +110,7 @@ EXPORT int siginterrupt(int number, int flag)
 
 static bool waits_for_ours(const sigset_t *set)
 {
-    int number = sampling_signal_number();
+    int number = agent_signal_number();
     return number && sigismember(set, number) == 1;
 }
 
@@ -136,7 +136,7 @@ EXPORT int sigtimedwait(const sigset_t *set, siginfo_t *info, const struct times
     }
     for (;;) {
         int number = NEXT(sigtimedwait)(set, found, timeout);
-        if (!is_ours(number) || !sampling_signal_is_ours(found))
+        if (!is_ours(number) || !agent_signal_is_ours(found))
             return number;
         if (deadline) {
             left = time_left(deadline);
@@ -173,6 +173,6 @@ EXPORT int signalfd(int fd, const sigset_t *mask, int flags)
     if (!waits_for_ours(mask))
         return NEXT(signalfd)(fd, mask, flags);
     sigset_t without = *mask;
-    sigdelset(&without, sampling_signal_number());
+    sigdelset(&without, agent_signal_number());
     return NEXT(signalfd)(fd, &without, flags);
 }

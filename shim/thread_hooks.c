@@ -4,25 +4,18 @@
 #include <stdint.h>
 
 #include "agent/agent.h"
-#include "agent/thread/thread_context.h"
 #include "shim/shim.h"
 
 static void *thread_routine(void *argument)
 {
-    struct thread_slot *slot = argument;
-    void *(*routine)(void *) = (void *(*)(void *))slot->start_routine;
-    void *routine_argument = slot->start_argument;
-    agent_thread_begin(slot);
-    return routine(routine_argument);
+    void *(*routine)(void *) = (void *(*)(void *))agent_thread_begin(argument, &argument);
+    return routine(argument);
 }
 
 static int thrd_routine(void *argument)
 {
-    struct thread_slot *slot = argument;
-    int (*routine)(void *) = (int (*)(void *))slot->start_routine;
-    void *routine_argument = slot->start_argument;
-    agent_thread_begin(slot);
-    return routine(routine_argument);
+    int (*routine)(void *) = (int (*)(void *))agent_thread_begin(argument, &argument);
+    return routine(argument);
 }
 
 EXPORT int pthread_create(void *thread, const void *attributes, void *(*routine)(void *),

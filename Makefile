@@ -1,6 +1,6 @@
-# Targets: all (libagent.so), deps, demo, test, check, check-preload, lint, bench, map, install,
-# clean. Variables: CC=gcc|clang, SAN=address,undefined|thread (suites only), SUITES="check_x ..."
-# (run only these), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR.
+# Targets: all (libagent.so), deps, demo, test, check, check-preload, lint, bench, bench-unwind, map,
+# install, clean. Variables: CC=gcc|clang, SAN=address,undefined|thread (suites only),
+# SUITES="check_x ..." (run only these), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR.
 #
 # Each source is compiled in two flavours: product (libagent.so), and test (-DLIBAGENT_TEST, where
 # system calls can be answered by a suite). Each compiler and sanitizer has its own folders.
@@ -60,7 +60,7 @@ ifndef V
 endif
 say = printf '  %-5s %s\n' $(1) $@
 
-.PHONY: all deps demo test check check-preload lint bench map install clean objects FORCE
+.PHONY: all deps demo test check check-preload lint bench bench-unwind map install clean objects
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -86,7 +86,7 @@ COMPRESS_ROOTS := deflateInit2_ deflate deflateEnd ZSTD_createCCtx_advanced ZSTD
     ZSTD_CCtx_setParameter ZSTD_compressStream2 ZSTD_isError ZSTD_getErrorCode
 DEMANGLE_ROOTS := cplus_demangle_v3 rust_demangle
 
-# 1: file made, 2: archives, 3: functions wanted, 4: renamings
+# 1: archives, 2: functions wanted, 3: renamings
 define third_party
 mkdir -p $(@D); $(call say,LD)
 ld -r --gc-sections -o $@.all $(addprefix -u ,$(2)) $(foreach a,$(1),$(call archive,$(a)))
@@ -197,7 +197,7 @@ $(PRELOAD)/prog_%: test/preload/prog_%.cc Makefile
 
 # Everything that is compiled, for lint.
 objects: $(PRODUCT)/libagent.so $(SUITE_PROGRAMS) $(PRELOAD_SUITES) $(PROGRAMS) \
-    $(BENCH)/bench_calls $(BENCH)/floor_shim.so
+    $(BENCH)/bench_calls $(BENCH)/bench_unwind $(BENCH)/floor_shim.so
 
 # ---- Everything else is a script ---------------------------------------------------------------
 
@@ -221,6 +221,15 @@ $(BENCH)/%.so: test/bench/%.c Makefile
 $(BENCH)/%: test/bench/%.c Makefile
 	mkdir -p $(@D); $(call say,LINK)
 	$(CC) $(COMMON) -o $@ $< -lpthread
+
+# The unwinder beside libunwind, in one process; the agent's objects are the product's.
+bench-unwind: $(BENCH)/bench_unwind
+	$<
+
+$(BENCH)/bench_unwind: test/bench/bench_unwind.c $(patsubst %.c,$(PRODUCT)/%.o,$(SOURCES)) \
+    $(TEST)/helpers.a $(THIRD_PARTY) Makefile
+	mkdir -p $(@D); $(call say,LINK)
+	$(CC) $(COMMON) -o $@ $(filter-out Makefile,$^) $(CHECK_LIBS)
 
 # Each line alone, so that the first thing that fails is the last thing read.
 test: deps

@@ -35,6 +35,12 @@ static bool in_executable_section(const char *elf, unsigned index)
     return index < header->e_shnum && sections[index].sh_flags & SHF_EXECINSTR;
 }
 
+static void forget_names(struct truth *truth)
+{
+    for (size_t i = 0; i < truth->count; i++)
+        free(truth->symbols[i].name);
+}
+
 /* The sized functions of .symtab, or else of .dynsym. */
 static struct truth read_truth(const char *path)
 {
@@ -48,8 +54,10 @@ static struct truth read_truth(const char *path)
     char *line = NULL;
     size_t room = 0;
     while (getline(&line, &room, pipe) > 0) {
-        if (strncmp(line, "Symbol table '.symtab'", 22) == 0)
-            truth.count = 0; /* better than .dynsym, which stands before */
+        if (strncmp(line, "Symbol table '.symtab'", 22) == 0) {
+            forget_names(&truth); /* better than .dynsym, which stands before */
+            truth.count = 0;
+        }
         unsigned long long value;
         char size[32], type[32], binding[32], section[32], name[4096] = "";
         if (sscanf(line, " %*u: %llx %31s %31s %31s %*s %31s %4095s", &value, size, type, binding,
@@ -74,13 +82,6 @@ static struct truth read_truth(const char *path)
     free(elf);
     ck_assert_int_eq(pclose(pipe), 0);
     return truth;
-}
-
-static void free_truth(struct truth truth)
-{
-    for (size_t i = 0; i < truth.count; i++)
-        free(truth.symbols[i].name);
-    free(truth.symbols);
 }
 
 static bool covers(const struct truth_symbol *symbol, uint64_t address)
@@ -155,7 +156,8 @@ static void check_object(const struct object *object, size_t *named, size_t *unn
     buffer_free(&texts);
     free(names);
     free(addresses);
-    free_truth(truth);
+    forget_names(&truth);
+    free(truth.symbols);
 }
 
 static void setup(void)

@@ -1,4 +1,5 @@
-/* What the agent keeps of each thread: slots, their birth and end, guards, fork. */
+/* What the agent keeps of each thread: how slots are taken, and the table of them. Their end and
+ * the guards have suites of their own. */
 #include "test/check.h"
 
 #include <pthread.h>
@@ -11,26 +12,8 @@
 #include "agent/base/clock.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
-#include "agent/thread/thread_context.h"
 #include "test/next_libc.h"
-
-static uint32_t leavings;
-static uint32_t leavings_elsewhere; /* on a thread that is not the slot's */
-
-static void leaving(void)
-{
-    struct thread_slot *slot = thread_tls.slot;
-    add_relaxed(&leavings, 1);
-    if (!slot || slot->tid != sys_tid())
-        add_relaxed(&leavings_elsewhere, 1);
-    thread_leave();
-}
-
-static void start(void)
-{
-    next_from_libc();
-    ck_assert_int_eq(thread_start(leaving), 0);
-}
+#include "test/record_fixture.h"
 
 static void run(void *(*routine)(void *), void *argument)
 {
@@ -74,14 +57,14 @@ START_TEST(nothing_attaches_before_the_start)
     /* The table could not be made for lack of memory. */
     next_from_libc();
     arena_set_budget(4096);
-    ck_assert_int_lt(thread_start(leaving), 0);
+    ck_assert_int_lt(thread_start(thread_leave), 0);
     ck_assert_ptr_null(thread_attach(0, 0));
 }
 END_TEST
 
 START_TEST(the_main_thread_attaches)
 {
-    start();
+    fixture_threads();
     ck_assert_int_eq(thread_pid(), getpid());
     prctl(PR_SET_NAME, "fifteen letters");
     uint64_t before = clock_thread_cpu_ns();
@@ -125,9 +108,8 @@ static void *attach_and_look(void *argument)
 
 START_TEST(a_threads_stack_ends_at_its_thread_pointer)
 {
-    start();
+    fixture_threads();
     run(attach_and_look, NULL);
-    ck_assert_uint_eq(leavings, 1);
 }
 END_TEST
 
@@ -148,7 +130,7 @@ static void *change_name(void *argument)
 
 START_TEST(a_label_follows_the_threads_name)
 {
-    start();
+    fixture_threads();
     run(change_name, NULL);
 }
 END_TEST
@@ -163,7 +145,7 @@ static bool is_child(long number, const long args[6], long *result)
 
 START_TEST(another_process_on_this_memory_gets_no_slot)
 {
-    start();
+    fixture_threads();
     other_pid = getpid() + 1;
     sys_override = is_child;
     ck_assert_ptr_null(thread_attach(0, 0));
@@ -192,7 +174,7 @@ static void *attach_prepared(void *argument)
 
 START_TEST(a_prepared_slot_becomes_the_new_threads)
 {
-    start();
+    fixture_threads();
     struct thread_slot *slot = thread_prepare(4711, &other_pid);
     ck_assert_ptr_nonnull(slot);
     ck_assert(is_used(slot));
@@ -204,14 +186,13 @@ START_TEST(a_prepared_slot_becomes_the_new_threads)
     ck_assert_int_eq(pthread_create(&thread, NULL, attach_prepared, slot), 0);
     pthread_join(thread, &result);
     ck_assert_ptr_eq(result, &other_pid);
-    ck_assert_uint_eq(leavings, 1);
     ck_assert(!is_used(slot));
 }
 END_TEST
 
 START_TEST(the_slot_of_a_thread_that_was_not_born_is_used_again)
 {
-    start();
+    fixture_threads();
     for (int i = 0; i < 100; i++)
         thread_release_slot(thread_prepare(1, NULL));
     ck_assert_uint_eq(thread_slot_count(), 1);
@@ -241,7 +222,7 @@ static void *be_adopted(void *argument)
 
 START_TEST(a_thread_that_was_found_takes_its_slot_over)
 {
-    start();
+    fixture_threads();
     pthread_barrier_init(&barrier, NULL, 2);
     pthread_t thread;
     pthread_create(&thread, NULL, be_adopted, NULL);
@@ -251,163 +232,7 @@ START_TEST(a_thread_that_was_found_takes_its_slot_over)
     ck_assert_uint_gt(adopted->cpu_last_ns, 0);
     pthread_barrier_wait(&barrier);
     pthread_join(thread, NULL);
-    ck_assert_uint_eq(leavings, 1);
     ck_assert(!is_used(adopted));
-}
-END_TEST
-
-/* ---- the end of a thread ---- */
-
-static void *attach_and_return(void *argument)
-{
-    ck_assert_ptr_nonnull(thread_attach(0, 0));
-    return argument;
-}
-
-static void *attach_and_exit(void *argument)
-{
-    ck_assert_ptr_nonnull(thread_attach(0, 0));
-    pthread_exit(argument);
-}
-
-static uint32_t attached;
-
-static void *attach_and_wait(void *argument)
-{
-    ck_assert_ptr_nonnull(thread_attach(0, 0));
-    store_release(&attached, 1);
-    for (;;)
-        pause();
-    return argument;
-}
-
-static void check_gone(uint32_t threads)
-{
-    ck_assert_uint_eq(leavings, threads);
-    ck_assert_uint_eq(leavings_elsewhere, 0);
-    ck_assert_uint_eq(slots_in_use(), 0);
-    ck_assert_uint_eq(thread_slot_count(), 1);
-}
-
-START_TEST(a_slot_is_given_back_by_return)
-{
-    start();
-    for (uint32_t i = 1; i <= 10; i++) {
-        run(attach_and_return, NULL);
-        check_gone(i);
-    }
-}
-END_TEST
-
-START_TEST(a_slot_is_given_back_by_pthread_exit)
-{
-    start();
-    run(attach_and_exit, NULL);
-    check_gone(1);
-}
-END_TEST
-
-START_TEST(a_slot_is_given_back_by_cancellation)
-{
-    start();
-    pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, attach_and_wait, NULL), 0);
-    while (!load_acquire(&attached))
-        sched_yield();
-    ck_assert_int_eq(pthread_cancel(thread), 0);
-    void *result;
-    pthread_join(thread, &result);
-    ck_assert_ptr_eq(result, PTHREAD_CANCELED);
-    check_gone(1);
-}
-END_TEST
-
-static pthread_key_t key_before, key_after;
-static uint32_t ends_with_slot;
-
-static void app_destructor(void *value)
-{
-    (void)value;
-    ends_with_slot += thread_tls.slot != NULL && is_used(thread_tls.slot);
-}
-
-static void *use_keys(void *argument)
-{
-    pthread_setspecific(key_before, argument);
-    attach_and_return(NULL);
-    pthread_setspecific(key_after, argument);
-    return NULL;
-}
-
-START_TEST(destructors_of_the_app_still_count)
-{
-    pthread_key_create(&key_before, app_destructor);
-    start();
-    pthread_key_create(&key_after, app_destructor);
-    run(use_keys, &key_before);
-    ck_assert_uint_eq(ends_with_slot, 2);
-    check_gone(1);
-}
-END_TEST
-
-static void attach_late(void *value)
-{
-    if (thread_tls.left) {
-        ck_assert_ptr_nonnull(thread_attach(0, 0));
-        thread_leave();
-        ends_with_slot++;
-    } else {
-        pthread_setspecific(key_after, value); /* once more, in the next round */
-    }
-}
-
-START_TEST(a_thread_can_attach_in_its_teardown)
-{
-    start();
-    pthread_key_create(&key_after, attach_late);
-    key_before = key_after;
-    run(use_keys, &key_before);
-    ck_assert_uint_eq(ends_with_slot, 1);
-    check_gone(1); /* the late one set no key again */
-}
-END_TEST
-
-START_TEST(without_keys_a_slot_stays_until_it_is_reaped)
-{
-    next_from_libc();
-    next.pthread_key_create = NULL;
-    next.pthread_setspecific = NULL;
-    ck_assert_int_eq(thread_start(leaving), 0);
-    run(attach_and_return, NULL);
-    ck_assert_uint_eq(slots_in_use(), 1);
-    thread_release_slot(thread_slot_at(0));
-    ck_assert_uint_eq(slots_in_use(), 0);
-}
-END_TEST
-
-/* Sanitizers make a thread several times dearer. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { MANY = 10000 };
-#else
-enum { MANY = 50000 };
-#endif
-enum { AT_ONCE = 4 };
-
-START_TEST(many_short_threads_need_few_slots)
-{
-    start();
-    pthread_t threads[AT_ONCE];
-    for (int i = 0; i < MANY; i++) {
-        if (i >= AT_ONCE)
-            pthread_join(threads[i % AT_ONCE], NULL);
-        ck_assert_int_eq(pthread_create(&threads[i % AT_ONCE], NULL, attach_and_return, NULL), 0);
-    }
-    for (int i = 0; i < AT_ONCE; i++)
-        pthread_join(threads[i], NULL);
-    ck_assert_uint_eq(leavings, MANY);
-    ck_assert_uint_eq(leavings_elsewhere, 0);
-    ck_assert_uint_le(thread_slot_count(), AT_ONCE);
-    ck_assert_uint_eq(slots_in_use(), 0);
 }
 END_TEST
 
@@ -415,7 +240,7 @@ END_TEST
 
 START_TEST(a_full_table_is_counted)
 {
-    start();
+    fixture_threads();
     struct thread_slot *last = NULL;
     for (int i = 0; i < THREAD_SLOTS; i++) {
         last = thread_prepare(1, NULL);
@@ -439,7 +264,7 @@ END_TEST
 
 START_TEST(a_slot_of_ours_is_told_from_any_other_value)
 {
-    start();
+    fixture_threads();
     const struct thread_slot *first = thread_prepare(1, NULL);
     const char *bytes = (const char *)first;
     const char *end = bytes + sizeof(*first) * THREAD_SLOTS;
@@ -486,7 +311,7 @@ static void *take_and_release(void *argument)
 
 START_TEST(a_slot_has_one_owner_at_a_time)
 {
-    start();
+    fixture_threads();
     pthread_barrier_init(&barrier, NULL, TAKERS);
     pthread_t threads[TAKERS];
     for (int i = 0; i < TAKERS; i++)
@@ -500,159 +325,6 @@ START_TEST(a_slot_has_one_owner_at_a_time)
     for (uint32_t i = 0; i < count; i++)
         ck_assert_ptr_nonnull(thread_prepare(1, NULL));
     ck_assert_uint_eq(thread_slot_count(), count);
-}
-END_TEST
-
-/* ---- guards ---- */
-
-static struct thread_slot *guarded;
-static int pauses; /* that the wait made */
-static int pause_that_leaves;
-static bool enters_again;
-
-static bool while_it_waits(long number, const long args[6], long *result)
-{
-    (void)args;
-    if (number != SYS_nanosleep)
-        return false;
-    *result = 0;
-    if (++pauses == pause_that_leaves) {
-        thread_guard_leave(guarded);
-        if (enters_again)
-            thread_guard_enter(guarded);
-    }
-    return true;
-}
-
-START_TEST(an_open_guard_is_not_quiescent)
-{
-    start();
-    struct thread_slot *slot = thread_prepare(1, NULL);
-    struct thread_slot *other = thread_prepare(1, NULL);
-    ck_assert(thread_guard_quiescent(0));
-    for (int i = 0; i < 5; i++) {
-        thread_guard_enter(other);
-        ck_assert(!thread_guard_quiescent(0));
-        ck_assert(!thread_guard_quiescent(clock_monotonic_ns() + NS_PER_MS));
-        thread_guard_enter(slot);
-        thread_guard_leave(other);
-        ck_assert(!thread_guard_quiescent(0));
-        thread_guard_leave(slot);
-        ck_assert(thread_guard_quiescent(0));
-    }
-}
-END_TEST
-
-START_TEST(the_wait_for_a_guard_ends_at_its_deadline)
-{
-    start();
-    guarded = thread_prepare(1, NULL);
-    thread_guard_enter(guarded);
-    uint64_t deadline = clock_monotonic_ns() + 5 * NS_PER_MS;
-    ck_assert(!thread_guard_quiescent(deadline));
-    ck_assert_uint_ge(clock_monotonic_ns(), deadline);
-}
-END_TEST
-
-START_TEST(the_wait_ends_when_the_guard_is_closed)
-{
-    start();
-    guarded = thread_prepare(1, NULL);
-    /* Also when its thread is in the next one by then. */
-    enters_again = _i;
-    pause_that_leaves = 3;
-    thread_guard_enter(guarded);
-    sys_override = while_it_waits;
-    ck_assert(thread_guard_quiescent(clock_monotonic_ns() + 100 * NS_PER_SEC));
-    sys_override = NULL;
-    ck_assert_int_eq(pauses, 3);
-    ck_assert_int_eq(thread_guard_quiescent(0), !enters_again);
-}
-END_TEST
-
-START_TEST(the_guards_of_a_moment_can_be_asked_for_later)
-{
-    start();
-    enum { SLOTS = THREAD_GRACE_OPEN + 10 };
-    struct thread_slot *slots[SLOTS];
-    struct thread_grace grace;
-    for (int i = 0; i < SLOTS; i++)
-        slots[i] = thread_prepare(1, NULL);
-    thread_grace_begin(&grace);
-    ck_assert(thread_grace_over(&grace));
-    thread_guard_enter(slots[3]);
-    thread_guard_enter(slots[7]);
-    thread_grace_begin(&grace);
-    thread_guard_enter(slots[5]); /* after the begin: not waited for */
-    ck_assert(!thread_grace_over(&grace));
-    thread_guard_leave(slots[7]);
-    thread_guard_enter(slots[7]);
-    ck_assert(!thread_grace_over(&grace));
-    thread_guard_leave(slots[3]);
-    ck_assert(thread_grace_over(&grace));
-    ck_assert(thread_grace_over(&grace));
-    /* More than can be noted: each call gets nearer, none says yes too soon. */
-    thread_guard_leave(slots[5]);
-    thread_guard_leave(slots[7]);
-    for (int i = 0; i < SLOTS; i++)
-        thread_guard_enter(slots[i]);
-    thread_grace_begin(&grace);
-    for (int i = 0; i < SLOTS; i++) {
-        ck_assert(!thread_grace_over(&grace));
-        thread_guard_leave(slots[i]);
-    }
-    ck_assert(thread_grace_over(&grace));
-}
-END_TEST
-
-START_TEST(a_slot_taken_anew_is_outside_of_its_guard)
-{
-    start();
-    struct thread_slot *slot = thread_prepare(1, NULL);
-    thread_guard_enter(slot);
-    thread_release_slot(slot); /* its thread was found dead */
-    ck_assert_ptr_eq(thread_prepare(1, NULL), slot);
-    ck_assert(thread_guard_quiescent(0));
-}
-END_TEST
-
-/* A value that is unpublished is used by nobody once guards are quiescent. */
-enum { READERS = 3, UNPUBLISHED = 300 };
-
-static uint64_t *published;
-static uint32_t readers_end;
-
-static void *read_published(void *argument)
-{
-    struct thread_slot *slot = thread_attach(0, 0);
-    while (!load_relaxed(&readers_end)) {
-        thread_guard_enter(slot);
-        const uint64_t *value = load_acquire(&published);
-        for (int i = 0; i < 10; i++)
-            ck_assert_uint_ne(*value, 0);
-        thread_guard_leave(slot);
-    }
-    return argument;
-}
-
-START_TEST(what_was_unpublished_is_used_no_more)
-{
-    start();
-    pthread_t threads[READERS];
-    static uint64_t values[2] = {1, 1};
-    published = &values[0];
-    for (int i = 0; i < READERS; i++)
-        pthread_create(&threads[i], NULL, read_published, NULL);
-    for (int i = 1; i < UNPUBLISHED; i++) {
-        uint64_t *old = published;
-        values[i % 2] = 1;
-        __atomic_store_n(&published, &values[i % 2], __ATOMIC_SEQ_CST);
-        ck_assert(thread_guard_quiescent(clock_monotonic_ns() + 10 * NS_PER_SEC));
-        *old = 0;
-    }
-    store_relaxed(&readers_end, 1);
-    for (int i = 0; i < READERS; i++)
-        pthread_join(threads[i], NULL);
 }
 END_TEST
 
@@ -683,7 +355,7 @@ static void check_child(struct thread_slot *own)
 
 START_TEST(a_fork_child_has_one_slot)
 {
-    start();
+    fixture_threads();
     bool is_attached = _i;
     struct thread_slot *own = is_attached ? thread_attach(0, 0) : NULL;
     for (int i = is_attached; i < 10; i++) {
@@ -722,31 +394,12 @@ Suite *suite(void)
     tcase_add_test(birth, the_slot_of_a_thread_that_was_not_born_is_used_again);
     tcase_add_test(birth, a_thread_that_was_found_takes_its_slot_over);
     suite_add_tcase(suite, birth);
-    TCase *end = tcase_create("end");
-    tcase_set_timeout(end, 60);
-    tcase_add_test(end, a_slot_is_given_back_by_return);
-    tcase_add_test(end, a_slot_is_given_back_by_pthread_exit);
-    tcase_add_test(end, a_slot_is_given_back_by_cancellation);
-    tcase_add_test(end, destructors_of_the_app_still_count);
-    tcase_add_test(end, a_thread_can_attach_in_its_teardown);
-    tcase_add_test(end, without_keys_a_slot_stays_until_it_is_reaped);
-    tcase_add_test(end, many_short_threads_need_few_slots);
-    suite_add_tcase(suite, end);
     TCase *table = tcase_create("table");
     tcase_set_timeout(table, 60);
     tcase_add_test(table, a_full_table_is_counted);
     tcase_add_test(table, a_slot_of_ours_is_told_from_any_other_value);
     tcase_add_test(table, a_slot_has_one_owner_at_a_time);
     suite_add_tcase(suite, table);
-    TCase *guards = tcase_create("guards");
-    tcase_set_timeout(guards, 60);
-    tcase_add_test(guards, an_open_guard_is_not_quiescent);
-    tcase_add_test(guards, the_wait_for_a_guard_ends_at_its_deadline);
-    tcase_add_loop_test(guards, the_wait_ends_when_the_guard_is_closed, 0, 2);
-    tcase_add_test(guards, the_guards_of_a_moment_can_be_asked_for_later);
-    tcase_add_test(guards, a_slot_taken_anew_is_outside_of_its_guard);
-    tcase_add_test(guards, what_was_unpublished_is_used_no_more);
-    suite_add_tcase(suite, guards);
     TCase *forks = tcase_create("fork");
     tcase_add_loop_test(forks, a_fork_child_has_one_slot, 0, 2);
     suite_add_tcase(suite, forks);

@@ -10,7 +10,7 @@
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
 #include "agent/record/time_recorder.h"
-#include "test/next_libc.h"
+#include "test/record_fixture.h"
 
 enum { MIB = 1 << 20, FRAMES = 4 };
 
@@ -33,38 +33,33 @@ static void add(enum record_family family, const struct stack *stack, uint32_t c
                  true);
 }
 
-/* Rows and truncated, summed. */
+/* What windows hold, summed. */
 struct sums {
-    struct record_values rows[RECORD_FAMILIES];
-    struct record_values truncated[RECORD_FAMILIES];
+    struct record_values total[RECORD_FAMILIES];
+    struct record_values truncated[RECORD_FAMILIES]; /* part of it */
     uint32_t row_count;
 };
 
-static int sum_row(const struct window_row *row, void *data)
+static void add_values(struct record_values *sum, struct record_values values)
 {
-    struct sums *sums = data;
-    sums->rows[row->family].count += row->values.count;
-    sums->rows[row->family].amount += row->values.amount;
-    sums->row_count++;
-    return 0;
+    sum->count += values.count;
+    sum->amount += values.amount;
 }
 
 static void sum_window(const struct window *window, struct sums *sums)
 {
-    ck_assert_int_eq(window_each(window, sum_row, sums), 0);
+    sums->row_count += fixture_rows(window);
     for (int family = 0; family < RECORD_FAMILIES; family++) {
-        sums->truncated[family].count += window->truncated[family].count;
-        sums->truncated[family].amount += window->truncated[family].amount;
+        add_values(&sums->total[family], fixture_total(window, (enum record_family)family));
+        add_values(&sums->truncated[family], window->truncated[family]);
     }
 }
 
 static void check_sums(const struct sums *sums, const struct record_values truth[RECORD_FAMILIES])
 {
     for (int family = 0; family < RECORD_FAMILIES; family++) {
-        ck_assert_uint_eq(sums->rows[family].count + sums->truncated[family].count,
-                          truth[family].count);
-        ck_assert_uint_eq(sums->rows[family].amount + sums->truncated[family].amount,
-                          truth[family].amount);
+        ck_assert_uint_eq(sums->total[family].count, truth[family].count);
+        ck_assert_uint_eq(sums->total[family].amount, truth[family].amount);
     }
 }
 
@@ -306,8 +301,7 @@ static void add_more_than_fits(uint64_t stacks, uint64_t threads,
         struct stack stack = {0, {1000 + (random >> 1) % stacks, 2, 3, 4}};
         struct record_values values = {random >> 40, random >> 20 & 0xffff};
         add(family, &stack, 1 + (uint32_t)(i % FRAMES), 1 + (random >> 8) % threads, values);
-        truth[family].count += values.count;
-        truth[family].amount += values.amount;
+        add_values(&truth[family], values);
     }
 }
 
@@ -365,23 +359,19 @@ static void *add_samples(void *argument)
         thread_guard_enter(slot);
         add(family, &stack, FRAMES, self, values);
         thread_guard_leave(slot);
-        added[self][family].count += values.count;
-        added[self][family].amount += values.amount;
+        add_values(&added[self][family], values);
     }
     thread_leave();
     add_relaxed(&running, -1);
     return NULL;
 }
 
-static void nothing(void) {}
-
 START_TEST(the_sum_over_all_windows_is_what_was_added)
 {
     /* With room, and with so little that the tables are full in most windows. */
     start_with(_i ? TINY : 8 * MIB);
     arena_set_budget(SIZE_MAX);
-    next_from_libc();
-    ck_assert_int_eq(thread_start(nothing), 0);
+    fixture_threads();
     pthread_t threads[ADDERS];
     struct sums sums = {0};
     running = ADDERS;
@@ -399,10 +389,8 @@ START_TEST(the_sum_over_all_windows_is_what_was_added)
     struct record_values truth[RECORD_FAMILIES] = {{0}};
     for (size_t i = 0; i < ADDERS; i++) {
         pthread_join(threads[i], NULL);
-        for (int family = 0; family < RECORD_FAMILIES; family++) {
-            truth[family].count += added[i][family].count;
-            truth[family].amount += added[i][family].amount;
-        }
+        for (int family = 0; family < RECORD_FAMILIES; family++)
+            add_values(&truth[family], added[i][family]);
     }
     check_sums(&sums, truth);
     ck_assert_uint_ge(real, ADDERS * SAMPLES);

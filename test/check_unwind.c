@@ -438,7 +438,7 @@ START_TEST(rules_are_cached_until_the_modules_change)
     uint32_t publication = modules_list->publication;
     uint64_t pc = ours.pcs[2];
     /* A wrong rule of this publication is believed: so what is tested is really used. */
-    rule_store(publication, pc, RULE_END);
+    rule_store(publication, pc, rule_make(RULE_END, 0, 0));
     recurse(50);
     ck_assert_uint_eq(ours.count, 3);
     /* One stored late, under an older publication, is not. */
@@ -449,7 +449,7 @@ START_TEST(rules_are_cached_until_the_modules_change)
     ck_assert_uint_gt(misses() - before, 3);
     ck_assert_uint_eq(ours.count, first.count);
     ck_assert_uint_eq(ours.flags, UNWIND_COMPLETE); /* "recurse" is a system's now: not clean */
-    rule_store(publication, pc, RULE_END);
+    rule_store(publication, pc, rule_make(RULE_END, 0, 0));
     recurse(50);
     ck_assert_uint_eq(ours.count, first.count);
 }
@@ -463,16 +463,16 @@ START_TEST(cache_keeps_pairs_and_drops_the_oldest)
     for (uintptr_t i = 0; i < 16384; i++)
         rule_store(7, 0x555500000000 + i * 13, rule_make(RULE_SP, i % 64, (int32_t)(i % 8000) * 8));
     for (uintptr_t i = 0; i < 16384; i++) {
-        uint32_t rule = rule_lookup(7, 0x555500000000 + i * 13);
-        if (rule == RULE_NONE)
+        uint64_t rule = rule_lookup(7, 0x555500000000 + i * 13);
+        if (rule_kind(rule) == RULE_NONE)
             continue;
         kept++;
         ck_assert_uint_eq(rule_kind(rule), RULE_SP);
         ck_assert_uint_eq(rule_slot(rule), i % 64);
         ck_assert_int_eq(rule_offset(rule), (intptr_t)(i % 8000) * 8);
-        ck_assert_uint_eq(rule_lookup(8, 0x555500000000 + i * 13), RULE_NONE);
-        ck_assert_uint_eq(rule_lookup(7 + 64, 0x555500000000 + i * 13), RULE_NONE);
-        ck_assert_uint_eq(rule_lookup(7, 0x555500000001 + i * 13), RULE_NONE);
+        ck_assert_uint_eq(rule_kind(rule_lookup(8, 0x555500000000 + i * 13)), RULE_NONE);
+        ck_assert_uint_eq(rule_kind(rule_lookup(7 + 64, 0x555500000000 + i * 13)), RULE_NONE);
+        ck_assert_uint_eq(rule_kind(rule_lookup(7, 0x555500000001 + i * 13)), RULE_NONE);
     }
     ck_assert_uint_gt(kept, 16384 * 6 / 10); /* two ways hold 73 % of as many random keys */
     ck_assert_int_eq(rule_offset(rule_make(RULE_FP_DEREF, 63, -65536)), -65536);

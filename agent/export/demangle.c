@@ -75,21 +75,23 @@ static bool is_base62(char c)
 
 /* How many ways at most lead from the name down to one of its parts: each substitution S<n>_
  * multiplies them by one more than the number of times that it is written. */
-static uint64_t count_ways(const char *name)
+static uint64_t count_ways(const struct demangler *demangler, const char *name)
 {
-    uint16_t uses[DEMANGLE_CXX_INPUT_MAX] = {0};
+    enum { NUMBERS = DEMANGLE_CXX_INPUT_MAX };
+    uint16_t *uses = (uint16_t *)(void *)(demangler->memory + HEAP_START);
+    memset(uses, 0, NUMBERS * sizeof(uses[0]));
     for (const char *p = name; (p = strchr(p, 'S')); p++) {
         uint32_t number = 0;
         const char *digit = p + 1;
-        for (; is_base36(*digit) && number < ARRAY_SIZE(uses); digit++)
+        for (; is_base36(*digit) && number < NUMBERS; digit++)
             number = number * 36 + (uint32_t)(*digit <= '9' ? *digit - '0' : *digit - 'A' + 10);
         if (digit > p + 1)
             number++;
-        if (*digit == '_' && number < ARRAY_SIZE(uses))
+        if (*digit == '_' && number < NUMBERS)
             uses[number]++;
     }
     uint64_t ways = 1;
-    for (size_t i = 0; i < ARRAY_SIZE(uses) && ways < UINT32_MAX; i++)
+    for (size_t i = 0; i < NUMBERS && ways < UINT32_MAX; i++)
         ways *= 1u + uses[i];
     return ways;
 }
@@ -111,7 +113,7 @@ static bool has_deep_pack(const char *name)
 
 /* False for names on which libiberty could work for ever without writing anything. None of
  * 340,000 names of LLVM, clang and the JDK comes near the first limit, 14 the second. */
-static bool is_cxx_name_bounded(const char *name)
+static bool is_cxx_name_bounded(const struct demangler *demangler, const char *name)
 {
     enum {
         CONVERSIONS_MAX = 12, /* each is tried twice: 2^12 */
@@ -121,7 +123,8 @@ static bool is_cxx_name_bounded(const char *name)
     const char *conversion = strstr(name, "cv");
     for (const char *p = conversion; p && (p = strstr(p, "_I")); p += 2)
         conversions++;
-    return conversions <= CONVERSIONS_MAX && !(has_deep_pack(name) && count_ways(name) > WAYS_MAX);
+    return conversions <= CONVERSIONS_MAX &&
+           !(has_deep_pack(name) && count_ways(demangler, name) > WAYS_MAX);
 }
 
 /* Does "Cs" stand before `end`, with only letters and digits between, few enough to be the
@@ -217,7 +220,7 @@ size_t demangle(const struct demangler *demangler, const char *name, char *out)
     const char *text = NULL;
     if (!is_rust_v0 || bound_rust_name(copy))
         text = run(demangler, rust_demangle, copy);
-    if (!text && is_cxx && length <= DEMANGLE_CXX_INPUT_MAX && is_cxx_name_bounded(copy))
+    if (!text && is_cxx && length <= DEMANGLE_CXX_INPUT_MAX && is_cxx_name_bounded(demangler, copy))
         text = run(demangler, cplus_demangle_v3, copy);
     return text ? copy_cut(out, text) : 0;
 }

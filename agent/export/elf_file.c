@@ -17,7 +17,7 @@ enum {
     PROGRAM_HEADERS_MAX = 256, /* real files have about 15 */
     SECTIONS_MAX = 1 << 16,    /* the programs with most have some thousands */
     NOTES_MAX = 16 << 10,      /* bytes of one segment of notes; real ones have under 1 KiB */
-    HEADERS_AT_ONCE = 32,      /* a read: 2 KiB of stack */
+    HEADERS_AT_ONCE = 16,      /* a read: 1 KiB of stack */
 };
 
 int elf_read(const struct elf_file *file, uint64_t offset, void *data, size_t size)

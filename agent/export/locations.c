@@ -159,6 +159,7 @@ struct naming {
     uint64_t *addresses;
     struct symbol_name *names;
     struct buffer texts;
+    char *readable; /* DEMANGLE_OUTPUT_MAX + 1 bytes: not on the stack, it may be small */
 };
 
 static int set_function(struct naming *naming, uint32_t index, const char *name, size_t length,
@@ -183,7 +184,7 @@ static int set_function(struct naming *naming, uint32_t index, const char *name,
 
 static int name_by_symbol(struct naming *naming, uint32_t index, struct symbol_name symbol)
 {
-    char readable[DEMANGLE_OUTPUT_MAX + 1];
+    char *readable = naming->readable;
     const char *name = (const char *)naming->texts.data + symbol.offset;
     size_t length = demangle(&naming->demangler, name, readable);
     return length ? set_function(naming, index, readable, length, name, symbol.length)
@@ -266,7 +267,8 @@ int locations_name(struct location_table *table, struct string_table *strings)
     uint32_t count = location_count(table);
     if (count == 0)
         return 0;
-    size_t size = count * (sizeof(uint64_t) + sizeof(struct symbol_name) + sizeof(uint32_t));
+    size_t size = count * (sizeof(uint64_t) + sizeof(struct symbol_name) + sizeof(uint32_t)) +
+                  DEMANGLE_OUTPUT_MAX + 1;
     uint8_t *arrays = sys_map(size);
     if (!arrays)
         return -ENOMEM;
@@ -274,6 +276,7 @@ int locations_name(struct location_table *table, struct string_table *strings)
     naming.addresses = (uint64_t *)(void *)arrays;
     naming.names = (struct symbol_name *)(void *)(naming.addresses + count);
     naming.order = (uint32_t *)(void *)(naming.names + count);
+    naming.readable = (char *)(naming.order + count);
     demangle_start(&naming.demangler);
     int error = name_all(&naming);
     demangle_stop(&naming.demangler);

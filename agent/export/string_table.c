@@ -48,10 +48,12 @@ static uint32_t append(struct string_table *table, uint64_t hash, const char *te
 
 uint32_t string_table_add(struct string_table *table, const char *text, size_t length)
 {
+    char *valid = buffer_room(&table->valid, STRING_MAX + 1);
+    if (!valid)
+        table->error = -ENOMEM;
     if (table->error)
         return 0;
-    char valid[STRING_MAX + 1];
-    length = utf8_copy(valid, sizeof(valid), text, length);
+    length = utf8_copy(valid, STRING_MAX + 1, text, length);
     /* Another text under the same hash: the next hash is tried. */
     for (uint64_t hash = hash_text(valid, length);; hash++) {
         uint32_t found = pair_map_get(&table->index, hash, length);
@@ -71,6 +73,7 @@ void string_table_begin(struct string_table *table, unsigned field)
 void string_table_free(struct string_table *table)
 {
     buffer_free(&table->encoded);
+    buffer_free(&table->valid);
     buffer_free(&table->places);
     pair_map_free(&table->index);
     *table = (struct string_table){0};

@@ -19,6 +19,7 @@ struct string_table {
     unsigned field;        /* of the file, for strings */
     int error;             /* 0 or -ENOMEM: remembered, as a buffer's is */
     struct buffer encoded; /* field after field */
+    struct buffer valid;   /* room for the text that is added, made valid */
     struct buffer places;  /* struct string_place, by number */
     struct pair_map index; /* (hash, length) to number + 1 */
 };

@@ -2,7 +2,7 @@
  *
  * An entry is a module and the range of generations for which it answers. It stays open (answers
  * for all later generations too) after a dlclose, until another object takes its addresses.
- * Bounded: when full, the entry that was closed first is forgotten.
+ * Bounded: when full, what was closed (or, of the open ones, came) first is forgotten.
  * Owns: the history. Context: INIT, THR, TICK. Locks: the caller holds LOCK_MODULES. */
 #ifndef LIBAGENT_MODULE_HISTORY_H
 #define LIBAGENT_MODULE_HISTORY_H

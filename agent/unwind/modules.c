@@ -19,7 +19,7 @@ enum {
      * and objects come and go meanwhile; when all are held, the list stays as it is. */
     LISTS_MAX = 32,
     FIRST_CAPACITY = 126, /* one page */
-    NEEDED_MAX = 1024,    /* a power of two */
+    NEEDED_MAX = 512,     /* a power of two; half of it is used */
 };
 
 /* How long a rescan may wait for another one. An app that calls dlopen inside its
@@ -31,7 +31,6 @@ enum list_state { LIST_NONE, LIST_FREE, LIST_CURRENT, LIST_RETIRED };
 struct list_buffer {
     struct module_list *list;
     enum list_state state;
-    struct thread_grace grace; /* LIST_RETIRED: walks that may still use it */
 };
 
 struct module_list *modules_list;
@@ -39,6 +38,9 @@ uintptr_t modules_self_start, modules_self_end;
 uint32_t modules_stale;
 
 static struct lock modules_lock = LOCK_INIT(LOCK_MODULES);
+/* Walks that may still use a retired list, one for each of state.lists; large, and so not among
+ * what the start touches. */
+static struct thread_grace graces[LISTS_MAX];
 
 /* All under modules_lock. */
 static struct {
@@ -55,7 +57,7 @@ static struct {
 /* Base names that pinned objects need, as hashes: an object that the loader brought in at start
  * is the main program, is preloaded, or is needed by one that it listed before. */
 struct needed {
-    uint64_t hashes[NEEDED_MAX];
+    uint32_t hashes[NEEDED_MAX];
     uint32_t count;
 };
 
@@ -68,18 +70,18 @@ struct scan {
     bool counted, unchanged;
 };
 
-static uint64_t hash_name(const char *name)
+static uint32_t hash_name(const char *name)
 {
     uint64_t hash = 0xcbf29ce484222325ull;
     for (const char *p = base_name(name); *p; p++)
         hash = (hash ^ (uint8_t)*p) * 0x100000001b3ull;
-    return hash | 1; /* 0 is an empty place */
+    return (uint32_t)(hash ^ hash >> 32) | 1; /* 0 is an empty place */
 }
 
 /* The place of the hash, or the empty one where it belongs. */
-static uint64_t *needed_place(struct needed *needed, uint64_t hash)
+static uint32_t *needed_place(struct needed *needed, uint32_t hash)
 {
-    uint32_t at = (uint32_t)(hash >> 32) % NEEDED_MAX;
+    uint32_t at = hash / 2 % NEEDED_MAX;
     while (needed->hashes[at] && needed->hashes[at] != hash)
         at = (at + 1) % NEEDED_MAX;
     return &needed->hashes[at];
@@ -88,8 +90,8 @@ static uint64_t *needed_place(struct needed *needed, uint64_t hash)
 static void add_needed(const char *name, void *data)
 {
     struct needed *needed = data;
-    uint64_t hash = hash_name(name);
-    uint64_t *place = needed_place(needed, hash);
+    uint32_t hash = hash_name(name);
+    uint32_t *place = needed_place(needed, hash);
     /* What does not fit is treated as loaded by dlopen: right too, only dearer. */
     if (*place || needed->count >= NEEDED_MAX / 2)
         return;
@@ -131,11 +133,12 @@ static void set_self(const struct elf_image *image, const struct object *object)
 }
 #endif
 
-/* Not inlined: its buffer is not for the stacks of the app's threads. */
-static COLD const struct object *main_program(const struct elf_image *image)
+static const struct object *main_program(const struct elf_image *image, struct module_list *list)
 {
-    char path[4096];
-    long length = sys_call3(SYS_readlink, "/proc/self/exe", path, sizeof(path) - 1);
+    /* The list is still empty: its memory is room for a path, and is touched anyway. */
+    char *path = (char *)list->modules;
+    size_t room = list->capacity * sizeof(struct module);
+    long length = sys_call3(SYS_readlink, "/proc/self/exe", path, room - 1);
     path[length > 0 ? length : 0] = 0;
     return registry_object(image, path, OBJECT_MAIN, true);
 }
@@ -170,7 +173,7 @@ static int see_object(struct dl_phdr_info *info, size_t size, void *data)
     const struct object *object;
     if (is_main) {
         if (!state.main_object)
-            state.main_object = main_program(&image);
+            state.main_object = main_program(&image, scan->list);
         object = state.main_object;
     } else {
         object = registry_object(&image, is_vdso ? "[vdso]" : path,
@@ -227,7 +230,7 @@ static void reclaim_retired(void)
 {
     for (int i = 0; i < LISTS_MAX; i++) {
         struct list_buffer *buffer = &state.lists[i];
-        if (buffer->state == LIST_RETIRED && thread_grace_over(&buffer->grace))
+        if (buffer->state == LIST_RETIRED && thread_grace_over(&graces[i]))
             buffer->state = LIST_FREE;
     }
 }
@@ -291,7 +294,7 @@ static void publish(struct list_buffer *buffer)
         if (!old || state.lists[i].list != old)
             continue;
         state.lists[i].state = LIST_RETIRED;
-        thread_grace_begin(&state.lists[i].grace);
+        thread_grace_begin(&graces[i]);
     }
 }
 

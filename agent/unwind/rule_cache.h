@@ -4,7 +4,7 @@
  * each a single 64-bit word, read and written by relaxed atomics: no lock, and no word can be
  * torn. A word is
  *
- *     tag 34 | publication 6 | rule 24
+ *     rule 24 (the upper bits) | publication 6 | tag 34
  *
  * The address and the publication count of the module list are one key of 47 bits: their sum,
  * each scaled by an odd constant. Scaling by an odd constant is a bijection, and set number and
@@ -17,6 +17,7 @@
 #ifndef LIBAGENT_RULE_CACHE_H
 #define LIBAGENT_RULE_CACHE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "agent/base/compiler.h"
@@ -33,74 +34,90 @@ enum rule_kind {
     RULE_UNKNOWN,  /* no known object; never stored */
 };
 
-/* A rule's 24 bits: kind 3, system 1 (the object is_system), fp slot 6 (the caller's frame
- * pointer is at CFA - 8 * slot; 0: unchanged), offset / 8 in 14 with sign. */
+/* A rule stands in the upper 24 bits of 64: offset / 8 in 14 with sign, fp slot 6 (the caller's
+ * frame pointer is at CFA - 8 * slot; 0: unchanged), system 1 (the object is_system), kind 3. The
+ * offset is on top because the next load waits for it: one shift, and the rest is in the
+ * addressing. */
 enum {
-    RULE_KIND_MASK = 7,
-    RULE_SYSTEM = 8,
-    RULE_SLOT_SHIFT = 4,
+    RULE_OFFSET_SHIFT = 50,
+    RULE_SLOT_SHIFT = 44,
     RULE_SLOT_MAX = 63,
-    RULE_OFFSET_SHIFT = 10,
+    RULE_KIND_SHIFT = 40,
+    RULE_KIND_MAX = 7,
+    RULE_BITS = 24,
     RULE_OFFSET_MAX = 8191 * 8,
     RULE_OFFSET_MIN = -8192 * 8,
-    RULE_BITS = 24,
     RULE_PUBLICATION_BITS = 6,
     RULE_TAG_BITS = 34,
     RULE_KEY_BITS = 47,
     RULE_SETS = 1 << (RULE_KEY_BITS - RULE_TAG_BITS),
     RULE_WAYS = 2,
 };
+#define RULE_SYSTEM (1ull << 43)
 
-static inline uint32_t rule_make(enum rule_kind kind, uint32_t slot, int32_t offset)
+static inline uint64_t rule_make(enum rule_kind kind, uint32_t slot, int32_t offset)
 {
-    return (uint32_t)kind | slot << RULE_SLOT_SHIFT |
-           ((uint32_t)(offset / 8) & 0x3fff) << RULE_OFFSET_SHIFT;
+    return (uint64_t)kind << RULE_KIND_SHIFT | (uint64_t)slot << RULE_SLOT_SHIFT |
+           (uint64_t)(int64_t)(offset / 8) << RULE_OFFSET_SHIFT;
 }
 
-static inline enum rule_kind rule_kind(uint32_t rule)
+static inline enum rule_kind rule_kind(uint64_t rule)
 {
-    return (enum rule_kind)(rule & RULE_KIND_MASK);
+    return (enum rule_kind)(rule >> RULE_KIND_SHIFT & RULE_KIND_MAX);
 }
 
-static inline uint32_t rule_slot(uint32_t rule)
+static inline uint32_t rule_slot(uint64_t rule)
 {
-    return rule >> RULE_SLOT_SHIFT & RULE_SLOT_MAX;
+    return (uint32_t)(rule >> RULE_SLOT_SHIFT) & RULE_SLOT_MAX;
 }
 
-static inline intptr_t rule_offset(uint32_t rule)
+static inline intptr_t rule_offset(uint64_t rule)
 {
-    return (intptr_t)((int32_t)(rule << (32 - RULE_BITS)) >> (32 - 14)) * 8;
+    return ((int64_t)rule >> RULE_OFFSET_SHIFT) * 8;
 }
 
 extern uint64_t (*rule_cache)[RULE_WAYS]; /* NULL until started */
+extern bool rule_cache_in_memory;
 
+/* Takes the table's 32 page faults in one system call, at the first walk: later they would fall
+ * on the first samples one by one, and at the start they would be a cost (some 50 us) of every
+ * short program that is never sampled. */
+void rule_cache_prefault(void);
+
+/* The key in the upper 47 bits. */
 static inline uint64_t rule_key_(uint32_t publication, uintptr_t pc)
 {
     uint64_t sum = pc + publication * 0x9e3779b97f4a7c15ull;
-    return sum * 0xd6e8feb86659fd93ull & ((1ull << RULE_KEY_BITS) - 1);
+    return sum * (0xd6e8feb86659fd93ull << (64 - RULE_KEY_BITS));
 }
 
+static inline uint64_t *rule_set_(uint64_t key)
+{
+    return rule_cache[key >> (64 - (RULE_KEY_BITS - RULE_TAG_BITS))];
+}
+
+/* All of a word but the rule. */
 static inline uint64_t rule_word_(uint32_t publication, uint64_t key)
 {
-    uint64_t tag = key & ((1ull << RULE_TAG_BITS) - 1);
+    uint64_t tag = key >> (64 - RULE_KEY_BITS) & ((1ull << RULE_TAG_BITS) - 1);
     uint64_t low = publication & ((1u << RULE_PUBLICATION_BITS) - 1);
-    return (tag << RULE_PUBLICATION_BITS | low) << RULE_BITS;
+    return low << RULE_TAG_BITS | tag;
 }
 
-/* RULE_NONE (0) when there is none. `pc` is below 2^47. */
-static inline uint32_t rule_lookup(uint32_t publication, uintptr_t pc)
+/* RULE_NONE when there is none. `pc` is below 2^47. What is below a rule's bits is undefined. */
+static inline uint64_t rule_lookup(uint32_t publication, uintptr_t pc)
 {
     uint64_t key = rule_key_(publication, pc);
     uint64_t wanted = rule_word_(publication, key);
-    uint64_t *set = rule_cache[key >> RULE_TAG_BITS];
+    const uint64_t *set = rule_set_(key);
     uint64_t word = load_relaxed(&set[0]);
-    if (likely((word ^ wanted) >> RULE_BITS == 0))
-        return word & ((1u << RULE_BITS) - 1);
+    if (likely((word ^ wanted) << RULE_BITS == 0))
+        return word;
     word = load_relaxed(&set[1]);
-    return (word ^ wanted) >> RULE_BITS == 0 ? word & ((1u << RULE_BITS) - 1) : RULE_NONE;
+    return (word ^ wanted) << RULE_BITS == 0 ? word : rule_make(RULE_NONE, 0, 0);
 }
 
-void rule_store(uint32_t publication, uintptr_t pc, uint32_t rule);
+void rule_store(uint32_t publication, uintptr_t pc, uint64_t rule);
 /* 0 or -ENOMEM. The table stays for the life of the process. */
 int rule_cache_start(void) MUST_USE;
 

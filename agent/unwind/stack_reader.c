@@ -46,13 +46,13 @@ static bool adjoins(const struct stack_reader *reader, uintptr_t address)
            address >= reader->low && address - reader->low <= reader->high - reader->low + GAP_MAX;
 }
 
-READS_ANY_STACK bool stack_read_slow(struct stack_reader *reader, uintptr_t address,
-                                     uintptr_t *value)
+READS_ANY_STACK struct stack_value stack_read_slow(struct stack_reader *reader, uintptr_t address)
 {
-    uintptr_t last = address + sizeof(*value) - 1;
+    const struct stack_value bad = {0, false};
+    uintptr_t last = address + sizeof(address) - 1;
     /* The upper half is the kernel's; there the sums below could wrap, too. */
     if (last < address || last >> 63)
-        return false;
+        return bad;
     const struct unwind_stack *home = reader->home;
     if (!adjoins(reader, address) || !probe(reader, reader->high, last, &reader->high)) {
         uintptr_t low = ALIGN_DOWN(address, (uintptr_t)PAGE_SIZE_MIN), high = low;
@@ -60,13 +60,12 @@ READS_ANY_STACK bool stack_read_slow(struct stack_reader *reader, uintptr_t addr
             low = home->low;
             high = home->high;
         } else if (!probe(reader, low, last, &high)) {
-            return false;
+            return bad;
         }
         reader->low = low;
         reader->high = high;
     }
-    *value = ((const struct stack_word *)address)->value;
-    return true;
+    return (struct stack_value){((const struct stack_word *)address)->value, true};
 }
 
 /* A home range that is still empty: the walk ended in the pages right below its end. */
@@ -76,8 +75,7 @@ static bool reaches_empty_home(struct stack_reader *reader)
     if (home->low != home->high || reader->low >= home->high || reader->high <= reader->low ||
         reader->high + GAP_MAX < home->high)
         return false;
-    return reader->high >= home->high ||
-           probe(reader, reader->high, home->high - 1, &reader->high);
+    return reader->high >= home->high || probe(reader, reader->high, home->high - 1, &reader->high);
 }
 
 bool stack_reader_adopt(struct stack_reader *reader)

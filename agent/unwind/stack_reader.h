@@ -26,8 +26,14 @@ struct stack_reader {
     uint32_t probes_left;
 };
 
+/* In two registers: a value by reference would go through memory in each step of a walk. */
+struct stack_value {
+    uintptr_t value;
+    bool good;
+};
+
 void stack_reader_start(struct stack_reader *reader, struct unwind_stack *home, uintptr_t sp);
-bool stack_read_slow(struct stack_reader *reader, uintptr_t address, uintptr_t *value);
+struct stack_value stack_read_slow(struct stack_reader *reader, uintptr_t address);
 /* The walk ended at the thread's first frame and never changed stacks: true when it ended on the
  * home stack. */
 bool stack_reader_adopt(struct stack_reader *reader);
@@ -44,8 +50,11 @@ READS_ANY_STACK static inline bool stack_read(struct stack_reader *reader, uintp
 {
     /* An empty range has high - low == 0, so nothing lies in it. */
     if (unlikely(address - reader->low >= reader->high - reader->low ||
-                 reader->high - address < sizeof(*value)))
-        return stack_read_slow(reader, address, value);
+                 reader->high - address < sizeof(*value))) {
+        struct stack_value slow = stack_read_slow(reader, address);
+        *value = slow.value;
+        return slow.good;
+    }
     *value = ((const struct stack_word *)address)->value;
     return true;
 }

@@ -58,15 +58,15 @@ static const struct module *find_module(const struct walk *w, uintptr_t pc)
 
 /* See arch_bare_rule. The code is read: that of an interrupted pc is loaded and runs; where the
  * pc comes out of a signal frame in memory, that is first asked. */
-static uint32_t bare_rule(const struct walk *w, const struct module *module,
+static uint64_t bare_rule(const struct walk *w, const struct module *module,
                           const struct cfi_row *row, uintptr_t pc)
 {
     uintptr_t start = module->bias + row->start;
     if (!w->exact || !module->object->code_readable || start < module->start ||
         row->size > module->end - start)
-        return RULE_NONE;
+        return rule_make(RULE_NONE, 0, 0);
     if (!w->innermost && !(sys_readable(start) && sys_readable(pc)))
-        return RULE_NONE;
+        return rule_make(RULE_NONE, 0, 0);
     return arch_bare_rule((const uint8_t *)start, pc - start, row->size);
 }
 
@@ -78,21 +78,22 @@ static bool is_planted(const struct object *object, uint64_t vaddr, struct cfi_r
 }
 
 /* Makes the rule of an address that the cache does not know. */
-static __attribute__((noinline)) uint32_t make_rule(const struct walk *w, uintptr_t pc)
+static __attribute__((noinline)) uint64_t make_rule(const struct walk *w, uintptr_t pc)
 {
     const struct module *module = find_module(w, pc);
     if (!module)
-        return RULE_UNKNOWN;
+        return rule_make(RULE_UNKNOWN, 0, 0);
     struct cfi_row row;
     uint64_t vaddr = pc - module->bias;
-    uint32_t rule = RULE_NONE;
+    uint64_t rule = rule_make(RULE_NONE, 0, 0);
     if (cfi_row_at(module->object, vaddr, &row) == 0) {
         if (row.bare)
             rule = bare_rule(w, module, &row, pc);
-        if (rule == RULE_NONE)
+        if (rule_kind(rule) == RULE_NONE)
             rule = arch_pack(module->object, &row, vaddr);
     } else {
-        rule = !w->exact && is_planted(module->object, vaddr, &row) ? RULE_END : RULE_NO_FDE;
+        bool planted = !w->exact && is_planted(module->object, vaddr, &row);
+        rule = rule_make(planted ? RULE_END : RULE_NO_FDE, 0, 0);
     }
     if (module->object->is_system)
         rule |= RULE_SYSTEM;
@@ -241,9 +242,9 @@ static __attribute__((noinline)) enum step step_guess(struct walk *w, enum rule_
     return fp == 0 && kind == RULE_NO_FDE ? STEP_END : STEP_STOP;
 }
 
-static void note_purity(struct walk *w, uint32_t rule)
+static void note_purity(struct walk *w, uint64_t rule)
 {
-    bool system = rule & RULE_SYSTEM;
+    bool system = (rule & RULE_SYSTEM) != 0;
     if (w->purity == PURE_LAST || rule_kind(rule) == RULE_UNKNOWN || (system && w->count == 0))
         w->purity = IMPURE;
     else if (w->purity == PURE_APP && system)
@@ -253,7 +254,7 @@ static void note_purity(struct walk *w, uint32_t rule)
 }
 
 /* Writes the frame down; false when there is no room. */
-static inline bool record(struct walk *w, uintptr_t pc, uint32_t rule)
+static inline bool record(struct walk *w, uintptr_t pc, uint64_t rule)
 {
     if (pc - modules_self_start < modules_self_end - modules_self_start) {
         if (w->innermost)
@@ -286,16 +287,61 @@ static bool sp_may_follow(struct walk *w, uintptr_t sp, uintptr_t caller_sp)
     return (w->innermost || w->exact) && w->switches++ < SWITCHES_MAX;
 }
 
+/* Return addresses in code whose rules are cached and simple, which most frames are, walked in
+ * registers. STEP_CALLER: the next frame is not such a one. */
+static inline enum step walk_simple_frames(struct walk *w)
+{
+    uintptr_t *r = w->regs->r;
+    uintptr_t sp = r[UNWIND_SP], fp = r[UNWIND_FP], pc = r[UNWIND_PC];
+    uintptr_t self_start = modules_self_start, self_size = modules_self_end - self_start;
+    uint32_t publication = w->list->publication;
+    uint32_t before = w->count;
+    enum step step = STEP_CALLER;
+    for (;;) {
+        uintptr_t at = pc - 1;
+        if (unlikely(at >> RULE_KEY_BITS != 0)) {
+            step = pc ? STEP_CALLER : STEP_END;
+            break;
+        }
+        uint64_t rule = rule_lookup(publication, at);
+        enum rule_kind kind = rule_kind(rule);
+        if (kind == RULE_NONE || kind > RULE_FP_DEREF || at - self_start < self_size ||
+            w->count == w->max)
+            break;
+        if ((rule & RULE_SYSTEM || w->purity != PURE_APP) && w->purity != IMPURE)
+            note_purity(w, rule);
+        w->pcs[w->count++] = at;
+        uintptr_t callee_sp = sp;
+        if (unlikely(!arch_step(rule, &w->reader, &sp, &fp, &pc) || sp <= callee_sp)) {
+            step = STEP_STOP;
+            break;
+        }
+    }
+    if (w->count == before)
+        return step;
+    w->known_count = 0;
+    w->valid = FOLLOWED_REGISTERS;
+    r[UNWIND_SP] = sp;
+    r[UNWIND_FP] = fp;
+    r[UNWIND_PC] = pc;
+    return step;
+}
+
 /* Walks until the stack ends; STEP_AGAIN when it takes all registers. */
 static enum step walk_frames(struct walk *w)
 {
     uintptr_t *r = w->regs->r;
     for (;;) {
+        if (!w->full && !w->exact && !w->innermost) {
+            enum step step = walk_simple_frames(w);
+            if (step != STEP_CALLER)
+                return step;
+        }
         uintptr_t pc = r[UNWIND_PC] - !w->exact;
-        uint32_t rule = RULE_UNKNOWN;
+        uint64_t rule = rule_make(RULE_UNKNOWN, 0, 0);
         if (likely(pc >> RULE_KEY_BITS == 0)) {
             rule = rule_lookup(w->list->publication, pc);
-            if (unlikely(rule == RULE_NONE))
+            if (unlikely(rule_kind(rule) == RULE_NONE))
                 rule = make_rule(w, pc);
         }
         enum rule_kind kind = rule_kind(rule);
@@ -342,6 +388,8 @@ uint32_t unwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *
     const struct module_list *list = load_acquire(&modules_list);
     if (!list || !rule_cache)
         return 0;
+    if (unlikely(!load_relaxed(&rule_cache_in_memory)))
+        rule_cache_prefault();
     *generation = list->generation;
     struct unwind_regs start = *regs;
     struct walk w = {.regs = regs, .list = list, .pcs = pcs, .max = max};

@@ -37,12 +37,12 @@ struct unwind_stack {
 };
 
 enum unwind_flags {
-    UNWIND_COMPLETE = 1,  /* reached main's or a thread's first frame */
-    UNWIND_CUT = 2,       /* max frames were not enough */
-    UNWIND_LEAF_SELF = 4, /* the innermost frame is libagent's own (left out) */
+    UNWIND_COMPLETE = 1,     /* reached main's or a thread's first frame */
+    UNWIND_CUT = 2,          /* max frames were not enough */
+    UNWIND_LEAF_SELF = 4,    /* the innermost frame is libagent's own (left out) */
     UNWIND_INTERRUPTED = 16, /* a signal handler is among the frames */
-    UNWIND_CLEAN = 8,     /* complete, on the home stack, and no frame of a system object but the
-                             outermost ones: no lock of libc, loader or allocator can be held */
+    UNWIND_CLEAN = 8,        /* complete, on the home stack, and no frame of a system object but the
+                                outermost ones: no lock of libc, loader or allocator can be held */
 };
 
 /* 0 or a negative errno; makes and prefaults the cache. INIT. */

@@ -10,15 +10,15 @@
 
 /* The rule (kind, slot, offset) of a row that holds at `vaddr`; RULE_FULL where 24 bits cannot
  * say it. */
-uint32_t arch_pack(const struct object *object, const struct cfi_row *row, uint64_t vaddr);
+uint64_t arch_pack(const struct object *object, const struct cfi_row *row, uint64_t vaddr);
 
 /* The rule at code[at] of a function of `size` bytes whose FDE says nothing of its pushes:
  * hand-written assembly, as that of libc's multi-precision arithmetic. RULE_NONE: it has none. */
-uint32_t arch_bare_rule(const uint8_t *code, size_t at, size_t size);
+uint64_t arch_bare_rule(const uint8_t *code, size_t at, size_t size);
 
 /* One step by a rule that is RULE_SP, RULE_FP or RULE_FP_DEREF: the stack pointer, frame pointer
  * and pc of the caller. False when the stack cannot be read. */
-static inline bool arch_step(uint32_t rule, struct stack_reader *reader, uintptr_t *sp,
+static inline bool arch_step(uint64_t rule, struct stack_reader *reader, uintptr_t *sp,
                              uintptr_t *fp, uintptr_t *pc)
 {
 #if defined(__x86_64__)

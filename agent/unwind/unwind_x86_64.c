@@ -48,49 +48,49 @@ static bool rbp_based(const uint8_t *expression, size_t size, size_t rest, int32
     return true;
 }
 
-static uint32_t pack_expression(const struct object *object, const struct cfi_row *row,
+static uint64_t pack_expression(const struct object *object, const struct cfi_row *row,
                                 uint64_t vaddr)
 {
     size_t size;
     int32_t offset;
     const uint8_t *expression = cfi_expression(object, row->cfa_value, &size);
     if (!expression)
-        return RULE_FULL;
+        return rule_make(RULE_FULL, 0, 0);
     if (row->kind[RBP] == CFI_SAME && plt_offset(expression, size, vaddr, &offset))
         return rule_make(RULE_SP, 0, offset);
     /* A frame realigned by gcc: its real CFA was pushed below rbp, and rbp is saved at (rbp). */
     if (row->kind[RBP] != CFI_EXPRESSION || !rbp_based(expression, size, 1, &offset) ||
         expression[2] != 0x06 || offset % 8 != 0)
-        return RULE_FULL;
+        return rule_make(RULE_FULL, 0, 0);
     size_t saved_size;
     int32_t saved_offset;
     const uint8_t *saved = cfi_expression(object, row->value[RBP], &saved_size);
     if (!saved || !rbp_based(saved, saved_size, 0, &saved_offset) || saved_offset != 0)
-        return RULE_FULL;
+        return rule_make(RULE_FULL, 0, 0);
     return rule_make(RULE_FP_DEREF, 0, offset);
 }
 
-uint32_t arch_pack(const struct object *object, const struct cfi_row *row, uint64_t vaddr)
+uint64_t arch_pack(const struct object *object, const struct cfi_row *row, uint64_t vaddr)
 {
     if (row->kind[RIP] == CFI_UNDEFINED)
-        return RULE_END;
+        return rule_make(RULE_END, 0, 0);
     if (row->signal_frame || row->kind[RIP] != CFI_OFFSET || row->value[RIP] != -8 ||
         row->kind[RSP] != CFI_SAME)
-        return RULE_FULL;
+        return rule_make(RULE_FULL, 0, 0);
     if (row->cfa_is_expression)
         return pack_expression(object, row, vaddr);
     int32_t offset = row->cfa_value;
     if ((row->cfa_register != RSP && row->cfa_register != RBP) || offset % 8 != 0 ||
         offset < RULE_OFFSET_MIN || offset > RULE_OFFSET_MAX)
-        return RULE_FULL;
+        return rule_make(RULE_FULL, 0, 0);
     uint32_t slot = 0;
     if (row->kind[RBP] == CFI_OFFSET) {
         int32_t at = row->value[RBP];
         if (at >= 0 || at % 8 != 0 || at / -8 > RULE_SLOT_MAX)
-            return RULE_FULL;
+            return rule_make(RULE_FULL, 0, 0);
         slot = (uint32_t)(at / -8);
     } else if (row->kind[RBP] != CFI_SAME) {
-        return RULE_FULL;
+        return rule_make(RULE_FULL, 0, 0);
     }
     return rule_make(row->cfa_register == RSP ? RULE_SP : RULE_FP, slot, offset);
 }
@@ -105,7 +105,7 @@ static size_t push_or_pop(const uint8_t *code, size_t at, size_t size, uint8_t b
     return prefix + 1;
 }
 
-uint32_t arch_bare_rule(const uint8_t *code, size_t at, size_t size)
+uint64_t arch_bare_rule(const uint8_t *code, size_t at, size_t size)
 {
     static const uint8_t endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
     size_t i =
@@ -131,7 +131,7 @@ uint32_t arch_bare_rule(const uint8_t *code, size_t at, size_t size)
     if (i < size && code[i] == 0xc3)
         pushes = MIN_OF(pushes, pops);
     if (!pushes)
-        return RULE_NONE;
+        return rule_make(RULE_NONE, 0, 0);
     return rule_make(RULE_SP, rbp_push && rbp_push <= pushes ? 1 + rbp_push : 0,
                      8 + 8 * (int32_t)pushes);
 }

@@ -20,7 +20,13 @@ without_warning() {
 }
 
 formatted() {
-    find agent shim uploader test -name '*.[ch]' -exec clang-format --dry-run -Werror {} +
+    wrong=$(find agent shim uploader test -name '*.[ch]' -o -name '*.cc' | sort |
+        xargs clang-format --dry-run -Werror 2>&1 | sed -n 's/:[0-9]*:[0-9]*: error:.*//p' | uniq)
+    [ -z "$wrong" ] || {
+        echo "not as .clang-format says (clang-format -i mends it):"
+        echo "$wrong"
+        return 1
+    }
 }
 
 map_is_made_of_list() {

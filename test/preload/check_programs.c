@@ -91,7 +91,7 @@ START_TEST(test_redis_under_load)
     struct profile profile;
     profile_load(&profile, server.profiles, "cpu", server.pid);
     ck_assert_uint_ge(profile.file_count, 2);
-    ck_assert_double_ge((double)profile_total(&profile, CPU_NS), 3e9);
+    ck_assert_double_ge((double)profile_total(&profile, CPU_NS), 1e9);
     ck_assert_double_ge((double)profile_total(&profile, CPU_NS), server.cpu_seconds * 0.9e9);
     expect_whole(&profile, CPU_NS);
     expect_functions(&profile, CPU_NS,
@@ -114,7 +114,8 @@ START_TEST(test_redis_under_load)
                      (const struct expectation[]){{"main", 0.9},
                                                   {"aeMain", 0.5},
                                                   {"setCommand", 0.001},
-                                                  {"zaddCommand", 0.001},
+                                                  {"pushGenericCommand", 0.1},
+                                                  {"zaddGenericCommand", 0.001},
                                                   {NULL, 0}});
     profile_free(&profile);
     run_free(&server);
@@ -150,7 +151,8 @@ START_TEST(test_python_with_threads)
     expect_whole(&profile, CPU_NS);
     expect_functions(&profile, CPU_NS,
                      (const struct expectation[]){{"_PyEval_EvalFrameDefault", 0.9},
-                                                  {"PyObject_Call", 0.01},
+                                                  {"_PyFunction_Vectorcall", 0.5},
+                                                  {"deflate", 0.02},
                                                   {NULL, 0}});
     profile_free(&profile);
     profile_load(&profile, run.profiles, "heap", run.pid);

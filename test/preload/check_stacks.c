@@ -13,12 +13,14 @@ struct shape {
     const char *leaf;
     double in_libc;   /* share of the leaves that must be in libc, at least */
     uint32_t between; /* frames of step and descend: all of DEPTH, or 0: up to them */
+    double overhead;  /* share of the agent's own time, at most */
 };
 
+/* Here malloc is called 20 million times a second: what the hook takes is a few percent. */
 static const struct shape shapes[] = {
-    {"compute", 0, DEPTH}, {"memcpy", 0.5, DEPTH}, {"snprintf", 0.5, DEPTH},
-    {"malloc", 0.3, DEPTH}, {"plt", 0.1, DEPTH},   {"signal", 0, DEPTH},
-    {"descent", 0, 0},
+    {"compute", 0, DEPTH, 0.03}, {"memcpy", 0.5, DEPTH, 0.03}, {"snprintf", 0.5, DEPTH, 0.03},
+    {"malloc", 0.3, DEPTH, 0.2}, {"plt", 0.1, DEPTH, 0.03},    {"signal", 0, DEPTH, 0.03},
+    {"descent", 0, 0, 0.03},
 };
 
 static bool ends_in_libc(const struct stack *stack)
@@ -54,9 +56,11 @@ static void expect_shape(const struct profile *profile, const struct shape *shap
     }
     fprintf(stderr, "%s in %s: %.4f under the recursion, %.3f of that in libc\n", shape->leaf,
             where, (double)right / (double)total, (double)in_libc / (double)right);
-    /* What is left: start of the process, and the agent's own time. */
-    ck_assert_double_ge((double)real, 0.95 * (double)total);
-    ck_assert_double_ge((double)right, 0.95 * (double)total);
+    double overhead = (double)profile_self(profile, value, "libagent overhead") / (double)total;
+    ck_assert_double_le(overhead, shape->overhead);
+    /* What is left: the start of the process, and looks at the clock. */
+    ck_assert_double_ge((double)real, (0.98 - overhead) * (double)total);
+    ck_assert_double_ge((double)right, (0.93 - overhead) * (double)total);
     ck_assert_double_ge((double)in_libc, shape->in_libc * (double)right);
 }
 
@@ -93,7 +97,7 @@ END_TEST
 
 START_TEST(test_allocation_samples)
 {
-    static const struct shape shape = {"malloc", 0, DEPTH};
+    static const struct shape shape = {"malloc", 0, DEPTH, 0};
     static const char *const places[] = {"main", "thread"};
     struct run runs[2];
     for (int i = 0; i < 2; i++)

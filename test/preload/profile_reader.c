@@ -1,6 +1,7 @@
 #include "test/preload/profile_reader.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <execinfo.h>
 #include <limits.h>
 #include <link.h>
@@ -231,63 +232,44 @@ uint32_t stack_depth_of(const struct stack *stack, const char *function)
     return count;
 }
 
-/* Addresses of libc, as ELF virtual addresses, to which the frames below main and below a
- * thread's start routine return; and the loader's entry, which calls constructors. */
+/* Where stacks begin, as ELF virtual addresses. */
 struct roots {
-    uint64_t addresses[4];
-    int count;
-    uint64_t loader_entry;
+    uint64_t start_main, start_main_size; /* __libc_start_main, which calls constructors and main */
+    uint64_t thread_start;                /* to which a thread's first frames return */
+    uint64_t loader_entry;                /* which calls constructors of libraries */
 };
 
 /* The loader's entry is a few instructions that call its start and then the constructors. */
 enum { LOADER_ENTRY_SIZE = 64 };
 
-static int find_libc(struct dl_phdr_info *info, size_t size, void *data)
+/* The outermost frame is clone's, in libc. */
+static void *find_thread_start(void *data)
 {
-    (void)size;
-    bool found = ends_in(info->dlpi_name, "/libc.so.6");
-    if (found)
-        *(struct dl_phdr_info *)data = *info;
-    return found;
-}
-
-static void add_roots(struct roots *roots)
-{
-    struct dl_phdr_info libc = {0};
-    dl_iterate_phdr(find_libc, &libc);
-    void *frames[128];
-    int depth = backtrace(frames, 128), added = 0;
-    /* The two outermost frames in libc: __libc_start_call_main and __libc_start_main, or
-     * start_thread and clone3. */
-    for (int i = depth - 1; i >= 0 && i >= depth - 3 && added < 2; i--) {
-        uint64_t address = (uint64_t)frames[i] - libc.dlpi_addr;
-        for (int k = 0; k < libc.dlpi_phnum; k++) {
-            const ElfW(Phdr) *segment = &libc.dlpi_phdr[k];
-            if (segment->p_type == PT_LOAD && (segment->p_flags & PF_X) &&
-                address - segment->p_vaddr < segment->p_memsz) {
-                roots->addresses[roots->count++] = address - 1;
-                added++;
-            }
-        }
-    }
-    ck_assert_int_eq(added, 2);
-}
-
-static void *add_roots_in_thread(void *data)
-{
-    add_roots(data);
+    struct roots *roots = data;
+    void *frames[64];
+    Dl_info info;
+    int depth = backtrace(frames, 64);
+    ck_assert_int_gt(depth, 1);
+    ck_assert_int_ne(dladdr(frames[depth - 1], &info), 0);
+    ck_assert(ends_in(info.dli_fname, "/libc.so.6"));
+    roots->thread_start = (uint64_t)frames[depth - 1] - (uint64_t)info.dli_fbase - 1;
     return NULL;
 }
 
 static const struct roots *known_roots(void)
 {
     static struct roots roots;
-    if (roots.count == 0) {
-        pthread_t thread;
+    if (roots.loader_entry == 0) {
         const ElfW(Ehdr) *loader = (const ElfW(Ehdr) *)getauxval(AT_BASE);
+        const ElfW(Sym) *symbol = NULL;
+        pthread_t thread;
+        Dl_info info;
+        void *start_main = dlsym(RTLD_DEFAULT, "__libc_start_main");
+        ck_assert(start_main && dladdr1(start_main, &info, (void **)&symbol, RTLD_DL_SYMENT));
+        roots.start_main = symbol->st_value;
+        roots.start_main_size = symbol->st_size;
         roots.loader_entry = loader->e_entry;
-        add_roots(&roots);
-        ck_assert_int_eq(pthread_create(&thread, NULL, add_roots_in_thread, &roots), 0);
+        ck_assert_int_eq(pthread_create(&thread, NULL, find_thread_start, &roots), 0);
         pthread_join(thread, NULL);
     }
     return &roots;
@@ -304,16 +286,13 @@ bool stack_is_whole(const struct stack *stack)
     const struct frame *last = &stack->frames[stack->depth - 1];
     if (stack_is_pseudo(stack))
         return stack->depth > 1 && strcmp(stack->frames[0].function, "[thread end]") == 0;
-    if (strstr(last->object, "/ld-linux") &&
-        last->address - roots->loader_entry < LOADER_ENTRY_SIZE)
-        return true;
-    for (uint32_t i = stack->depth; i > 0 && i + 3 > stack->depth; i--) {
-        const struct frame *frame = &stack->frames[i - 1];
-        for (int k = 0; k < roots->count && ends_in(frame->object, "/libc.so.6"); k++)
-            if (frame->address == roots->addresses[k])
-                return true;
-    }
-    return false;
+    if (strstr(last->object, "/ld-linux"))
+        return last->address - roots->loader_entry < LOADER_ENTRY_SIZE;
+    if (ends_in(last->object, "/libc.so.6"))
+        return last->address == roots->thread_start;
+    /* The outermost one is the program's _start. */
+    return stack->depth > 1 && ends_in(last[-1].object, "/libc.so.6") &&
+           last[-1].address - roots->start_main < roots->start_main_size;
 }
 
 #define SUM_WHERE(condition)                                                                       \

@@ -36,6 +36,8 @@ static const uint64_t exit_limit_ns = 3 * NS_PER_SEC;
 
 static uint32_t state;
 static struct lock life_lock = LOCK_INIT(LOCK_LIFE);
+/* A dlopen was passed on unwatched. */
+static uint32_t unwatched_load;
 /* NULL: no CPU profile. */
 static const struct scheduler *scheduler;
 
@@ -155,6 +157,7 @@ static int start(char **argv, char *const *environment, const char *program)
     bool with_alloc = (options.profiles & PROFILE_ALLOC) && options_ok(PART_ALLOC);
     if (with_cpu)
         start_scheduler();
+    flush_start(scheduler != NULL);
     store_release(&state, AGENT_ON);
     /* The main thread's frames lie below its arguments. */
     thread_begin(thread_attach((uintptr_t)argv, 0));
@@ -257,7 +260,7 @@ void agent_at_exit(void)
     alloc_stop_for_good();
     if (scheduler)
         scheduler->stop();
-    moment_work = NULL;
+    store_release(&moment_work, NULL);
     agent_thread_finish(clock_monotonic_ns() + exit_limit_ns);
     log_flush();
     thread_tls.inside--;
@@ -301,7 +304,14 @@ bool agent_caller_has_runpath(uintptr_t address)
 void agent_objects_will_change(void)
 {
     store_relaxed(&modules_stale, 1);
+    store_release(&unwatched_load, 1);
     moment_set_due_now();
+}
+
+void agent_objects_used(void)
+{
+    if (unlikely(load_relaxed(&unwatched_load)) && exchange_acq_rel(&unwatched_load, 0))
+        agent_objects_changed();
 }
 
 /* ---- fork ---- */

@@ -41,6 +41,9 @@ void agent_objects_changed(void);
 bool agent_caller_has_runpath(uintptr_t address);
 /* An object is being loaded that cannot be waited for. THR. */
 void agent_objects_will_change(void);
+/* Code of loaded objects is about to be reached (dlsym): sees what could not be waited for. THR;
+ * LOCK_MODULES. */
+void agent_objects_used(void);
 
 /* The sampling signal's number, 0 where there is none. Any context. */
 int agent_signal_number(void);

@@ -186,7 +186,7 @@ static void on_moment(void)
 void agent_thread_start(void (*thread_adopted)(struct thread_slot *))
 {
     adopted = thread_adopted;
-    moment_work = on_moment;
+    store_release(&moment_work, on_moment);
     store_relaxed(&moment_due_ns, period_end());
 }
 

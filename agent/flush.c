@@ -23,6 +23,7 @@ enum { OWN_THREADS = 2, COMMENTS = STAT_COUNT + 3, COMMENT_SIZE = 96 };
 
 static struct lock flush_lock = LOCK_INIT(LOCK_FLUSH);
 static uint32_t sequence;
+static bool has_cpu;
 
 /* The window that was turned away from and is not written yet. */
 static struct {
@@ -85,8 +86,7 @@ static uint64_t unreached_limit_ns(void)
 
 static void add_threads(bool final)
 {
-    bool has_cpu = options.profiles & PROFILE_CPU;
-    for (uint32_t i = 0; has_cpu && i < thread_slot_count(); i++) {
+    for (uint32_t i = 0; i < thread_slot_count(); i++) {
         struct thread_slot *slot = thread_slot_at(i);
         if (load_acquire(&slot->state) != SLOT_USED || load_relaxed(&slot->tid) == 0)
             continue;
@@ -97,6 +97,11 @@ static void add_threads(bool final)
         if (final)
             cpu_sample_tail(slot, now);
     }
+}
+
+void flush_start(bool with_cpu)
+{
+    has_cpu = with_cpu;
 }
 
 bool flush_is_due_at_end(void)
@@ -186,25 +191,26 @@ static int write_pending(void)
 
 static int flush_locked(bool final)
 {
-    int blobs = 0;
+    int waited = 0;
     if (pending.window) {
-        int result = write_pending();
-        if (result < 0)
-            return result;
-        blobs = result;
+        waited = write_pending();
+        if (pending.window)
+            return waited;
     }
     /* At the end no sample begins any more; one under way may still be. */
     if (final)
         (void)thread_guard_quiescent(clock_monotonic_ns() + quiescence_limit_ns);
-    add_own_threads();
-    add_threads(final);
+    if (has_cpu) {
+        add_own_threads();
+        add_threads(final);
+    }
     if (!recorder_has_samples())
-        return blobs;
+        return waited;
     uint64_t now = clock_monotonic_ns();
     pending.window = recorder_turn(now, clock_realtime_ns());
     pending.end_monotonic_ns = now;
     int result = write_pending();
-    return result < 0 ? result : blobs + result;
+    return waited < 0 || result < 0 ? MIN_OF(waited, result) : waited + result;
 }
 
 int flush_window(bool final)

@@ -18,6 +18,8 @@
 
 #include "agent/base/compiler.h"
 
+/* INIT. `with_cpu`: there is a CPU profile, and overhead is accounted in it. */
+void flush_start(bool with_cpu);
 /* `final`: the process ends, no sample is taken any more. Returns the number of blobs submitted,
  * or a negative errno (said in the log). */
 int flush_window(bool final) MUST_USE;

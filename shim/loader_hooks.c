@@ -3,7 +3,8 @@
  * The loader searches by its caller's DT_RUNPATH and $ORIGIN. Where these may matter (a name
  * without a slash, or with a $, from an object that has a search path) the call is passed on as
  * a tail call, so that the loader sees the app's return address; the new object is then found
- * by the next scan, soon after. */
+ * by a scan at the next dlsym, which is how its code is reached (passed on as a tail call too:
+ * RTLD_NEXT means the caller's next). */
 #include <string.h>
 
 #include "agent/agent.h"
@@ -27,6 +28,12 @@ EXPORT void *dlopen(const char *file, int mode)
     void *handle = next_dlopen(file, mode);
     agent_objects_changed();
     return handle;
+}
+
+EXPORT void *dlsym(void *handle, const char *name)
+{
+    agent_objects_used();
+    return NEXT(dlsym)(handle, name);
 }
 
 EXPORT int dlclose(void *handle)

@@ -86,12 +86,10 @@ ALIGNED_HOOK(memalign, (size_t alignment, size_t size), (alignment, size))
 ALIGNED_HOOK(valloc, (size_t size), (size))
 ALIGNED_HOOK(pvalloc, (size_t size), (size))
 
+/* free's other name. The allocator below may lack it, and libc's own would be the wrong one. */
 EXPORT void cfree(void *pointer)
 {
-    if (NEXT(cfree))
-        next.cfree(pointer);
-    else
-        NEXT(free)(pointer);
+    NEXT(free)(pointer);
 }
 
 EXPORT void free_sized(void *pointer, size_t size)

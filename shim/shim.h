@@ -30,6 +30,7 @@ int thrd_create(void *thread, int (*routine)(void *), void *argument);
 
 void *dlopen(const char *file, int mode);
 int dlclose(void *handle);
+void *dlsym(void *handle, const char *name);
 
 int execve(const char *path, char *const arguments[], char *const environment[]);
 int execv(const char *path, char *const arguments[]);

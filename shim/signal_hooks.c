@@ -28,20 +28,25 @@ EXPORT int sigaction(int number, const struct sigaction *action, struct sigactio
     return NEXT(sigaction)(number, action, old);
 }
 
-/* signal and its kin for our signal. */
-static sighandler_t set_handler(int number, sighandler_t handler, int flags)
+/* signal and its kin for our signal, with the flags and the mask that libc's have. */
+static sighandler_t set_handler(int number, sighandler_t handler, int flags, bool masks_itself)
 {
     struct sigaction action;
     struct sigaction old;
     memset(&action, 0, sizeof(action));
     action.sa_handler = handler;
     action.sa_flags = flags;
+    if (masks_itself)
+        sigaddset(&action.sa_mask, number);
     return sigaction(number, &action, &old) == 0 ? old.sa_handler : SIG_ERR;
 }
 
+/* siginterrupt's word on our signal, which signal follows. */
+static bool interrupts;
+
 EXPORT sighandler_t signal(int number, sighandler_t handler)
 {
-    return is_ours(number) ? set_handler(number, handler, SA_RESTART)
+    return is_ours(number) ? set_handler(number, handler, interrupts ? 0 : SA_RESTART, true)
                            : NEXT(signal)(number, handler);
 }
 
@@ -58,7 +63,8 @@ EXPORT sighandler_t ssignal(int number, sighandler_t handler)
 EXPORT sighandler_t __sysv_signal(int number, sighandler_t handler)
 {
     return is_ours(number) || !NEXT(__sysv_signal)
-               ? set_handler(number, handler, (int)(SA_RESETHAND | SA_NODEFER))
+               ? set_handler(number, handler, (int)(SA_RESETHAND | SA_NODEFER | SA_INTERRUPT),
+                             false)
                : next.__sysv_signal(number, handler);
 }
 
@@ -84,14 +90,14 @@ EXPORT sighandler_t sigset(int number, sighandler_t disposition)
     if (holds)
         handler = sigaction(number, NULL, &old) == 0 ? old.sa_handler : SIG_ERR;
     else
-        handler = set_handler(number, disposition, 0);
+        handler = set_handler(number, disposition, 0, false);
     return sigismember(&before, number) == 1 ? SIG_HOLD : handler;
 }
 
 EXPORT int sigignore(int number)
 {
     if (is_ours(number))
-        return set_handler(number, SIG_IGN, 0) == SIG_ERR ? -1 : 0;
+        return set_handler(number, SIG_IGN, 0, false) == SIG_ERR ? -1 : 0;
     return NEXT(sigignore)(number);
 }
 
@@ -102,6 +108,7 @@ EXPORT int siginterrupt(int number, int flag)
     struct sigaction action;
     if (sigaction(number, NULL, &action) != 0)
         return -1;
+    interrupts = flag != 0;
     action.sa_flags = flag ? action.sa_flags & ~SA_RESTART : action.sa_flags | SA_RESTART;
     return sigaction(number, &action, NULL);
 }

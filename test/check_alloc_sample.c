@@ -195,7 +195,7 @@ START_TEST(without_a_slot_a_sample_is_dropped_and_counted)
 {
     start(1);
     for (int i = 0; i < THREAD_SLOTS; i++)
-        ck_assert_ptr_nonnull(thread_prepare(1, NULL));
+        demand(thread_prepare(1, NULL));
     allocate(100);
     ck_assert_uint_eq(stats_get(STAT_ALLOC_DROPPED_UNTRACKED), 1);
     ck_assert_uint_eq(stats_get(STAT_ALLOC_SAMPLES), 0);

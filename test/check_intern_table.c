@@ -9,6 +9,7 @@
 #include "agent/base/rng.h"
 #include "agent/base/sys.h"
 #include "agent/record/intern_table.h"
+#include "test/demand.h"
 
 enum { MIB = 1 << 20 };
 
@@ -89,9 +90,8 @@ START_TEST(a_reference_leads_back_and_is_never_zero)
     for (uint64_t word = 0; word < 4000; word++) {
         struct intern_entry *entry = intern_word(word);
         uint32_t ref = intern_ref(&table, entry);
-        ck_assert_uint_ne(ref, 0);
-        ck_assert_uint_lt(ref, 1u << 31);
-        ck_assert_ptr_eq(intern_at(&table, ref), entry);
+        demand(ref != 0 && ref < 1u << 31);
+        demand(intern_at(&table, ref) == entry);
     }
     intern_destroy(&table);
 }
@@ -102,14 +102,14 @@ START_TEST(the_index_gives_each_entry_once)
     make(MIB, 8192);
     static uint32_t seen[4000];
     for (uint64_t word = 0; word < ARRAY_SIZE(seen); word++)
-        ck_assert_ptr_nonnull(intern_word(word));
+        demand(intern_word(word));
     for (uint32_t n = 0; n <= table.index_mask; n++) {
         const struct intern_entry *entry = intern_slot(&table, n);
         if (entry)
             seen[entry->data[0]]++;
     }
     for (size_t i = 0; i < ARRAY_SIZE(seen); i++)
-        ck_assert_uint_eq(seen[i], 1);
+        demand(seen[i] == 1);
     intern_destroy(&table);
 }
 END_TEST
@@ -129,12 +129,12 @@ static void check_full(uint32_t taken)
 {
     size_t used = table.arena.used;
     for (int round = 0; round < 1000; round++)
-        ck_assert_ptr_null(intern_word(1000000u + (uint64_t)round));
+        demand(!intern_word(1000000u + (uint64_t)round));
     ck_assert_uint_le(table.arena.used - used, 1000 * 24);
     ck_assert_uint_eq(table.entries, taken);
     ck_assert_uint_eq(count_slots(), taken);
     for (uint64_t word = 0; word < taken; word++)
-        ck_assert_uint_eq(*intern_values(intern_word(word)), word + 1);
+        demand(*intern_values(intern_word(word)) == word + 1);
 }
 
 START_TEST(a_full_arena_takes_no_more_and_keeps_what_it_has)
@@ -166,7 +166,7 @@ START_TEST(an_index_fills_to_a_half_without_a_refusal)
     /* What the recorder counts on: half full, probes of 64 places do not run out. */
     make(4 * MIB, 65536);
     for (uint64_t word = 0; word < 32768; word++)
-        ck_assert_ptr_nonnull(intern_word(word << 4));
+        demand(intern_word(word << 4));
     intern_destroy(&table);
 }
 END_TEST
@@ -178,9 +178,7 @@ static void check_cleared(uint64_t words)
     ck_assert_uint_eq(count_slots(), 0);
     for (uint64_t word = 0; word < words; word++) {
         struct intern_entry *entry = intern_word(word);
-        ck_assert_ptr_nonnull(entry);
-        ck_assert_uint_eq(*intern_values(entry), 0);
-        ck_assert_uint_ne(intern_ref(&table, entry), 0);
+        demand(entry && *intern_values(entry) == 0 && intern_ref(&table, entry) != 0);
     }
     ck_assert_uint_eq(table.entries, words);
 }
@@ -274,7 +272,7 @@ START_TEST(equal_tags_are_not_equal_keys)
         make(MIB, INTERN_PROBES);
         struct intern_entry *first = intern_word(twins[i][0]);
         for (uint64_t word = 0; table.entries < INTERN_PROBES; word++)
-            ck_assert_ptr_nonnull(intern_word(SEARCHED + word));
+            demand(intern_word(SEARCHED + word));
         ck_assert_ptr_null(intern_word(twins[i][1]));
         ck_assert_ptr_eq(intern_word(twins[i][0]), first);
         intern_destroy(&table);
@@ -321,11 +319,10 @@ static void *intern_all(void *argument)
                 refused[self]++;
                 continue;
             }
-            ck_assert_mem_eq(entry->data, key, sizeof(key));
+            demand(memcmp(entry->data, key, sizeof(key)) == 0);
             add_relaxed(intern_values(entry), 1);
             uint32_t ref = intern_ref(&table, entry);
-            if (refs[self][number] && refs[self][number] != ref)
-                ck_abort_msg("a key has two entries");
+            demand(!refs[self][number] || refs[self][number] == ref);
             refs[self][number] = ref;
         }
     }
@@ -362,9 +359,9 @@ START_TEST(threads_that_intern_the_same_keys_share_entries)
     ck_assert_uint_eq(count_slots(), KEYS);
     for (uint32_t key = 0; key < KEYS; key++) {
         for (int i = 0; i < THREADS; i++)
-            ck_assert_uint_eq(refs[i][key], refs[0][key]);
+            demand(refs[i][key] == refs[0][key]);
         const struct intern_entry *entry = intern_at(&table, refs[0][key]);
-        ck_assert_uint_eq(entry->data[entry->words], THREADS * ROUNDS);
+        demand(entry->data[entry->words] == THREADS * ROUNDS);
     }
     intern_destroy(&table);
 }

@@ -327,7 +327,7 @@ START_TEST(readers_in_a_storm)
     for (int i = 0; i < READERS; i++)
         ck_assert_int_eq(pthread_create(&threads[i], NULL, read_lists, &guards[i]), 0);
     int published = 0;
-    for (int i = 0; published < 1000; i++) {
+    for (int i = 0; published < 1000 || load_relaxed(&walks) < 100; i++) {
         int object = 1 + i % 13;
         if (fakes[object].loaded)
             fake_unload(object);
@@ -343,7 +343,6 @@ START_TEST(readers_in_a_storm)
     for (int i = 0; i < READERS; i++)
         pthread_join(threads[i], NULL);
     printf("%d lists published, %llu read\n", published, (unsigned long long)walks);
-    ck_assert_uint_gt(walks, 100);
 }
 END_TEST
 

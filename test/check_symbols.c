@@ -317,21 +317,28 @@ START_TEST(one_symbol)
 }
 END_TEST
 
-/* Three times around each other, and addresses that share a name share its text. */
+/* Three around each other and a lesser one that begins with the outer, in all orders in the file;
+ * addresses that share a name share its text. */
 START_TEST(nested)
 {
-    const struct elf_symbol symbols[] = {
+    static const struct elf_symbol symbols[] = {
         {"middle", ELF_CODE + 10, 80, FUNC, GLOBAL, 0},
         {"outer", ELF_CODE, 100, FUNC, GLOBAL, 0},
         {"inner", ELF_CODE + 20, 10, FUNC, GLOBAL, 0},
+        {"a", ELF_CODE, 95, FUNC, LOCAL, 0},
     };
+    int first = _i % 4, second = _i / 4 % 4, third = _i / 16;
+    if (first == second || second == third || first == third)
+        return;
+    const struct elf_symbol ordered[] = {symbols[first], symbols[second], symbols[third],
+                                         symbols[6 - first - second - third]};
     char path[] = "/tmp/libagent-check-elf-XXXXXX";
     close(mkstemp(path));
-    struct elf_parts e = elf_build(symbols, 3, SHT_DYNSYM);
+    struct elf_parts e = elf_build(ordered, 4, SHT_DYNSYM);
     write_file(path, e.data, e.size);
     free(e.data);
     struct object object = elf_built_object(path);
-    uint64_t addresses[100 + 1];
+    uint64_t addresses[101];
     struct symbol_name names[101];
     for (size_t i = 0; i < 101; i++)
         addresses[i] = ELF_CODE + i;
@@ -383,7 +390,7 @@ Suite *suite(void)
     TCase *rules = tcase_create("rules");
     tcase_add_loop_test(rules, the_better_of_two, 0, ARRAY_SIZE(preferred));
     tcase_add_loop_test(rules, one_symbol, 0, ARRAY_SIZE(alone));
-    tcase_add_test(rules, nested);
+    tcase_add_loop_test(rules, nested, 0, 64);
     suite_add_tcase(suite, rules);
     return suite;
 }

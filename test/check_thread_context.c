@@ -12,6 +12,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
+#include "test/demand.h"
 #include "test/next_libc.h"
 #include "test/record_fixture.h"
 
@@ -244,7 +245,7 @@ START_TEST(a_full_table_is_counted)
     struct thread_slot *last = NULL;
     for (int i = 0; i < THREAD_SLOTS; i++) {
         last = thread_prepare(1, NULL);
-        ck_assert_ptr_nonnull(last);
+        demand(last);
     }
     ck_assert_uint_eq(stats_get(STAT_THREADS_UNTRACKED), 0);
     ck_assert_ptr_null(thread_prepare(1, NULL));
@@ -295,13 +296,13 @@ static void *take_and_release(void *argument)
         for (int s = 0; s < TAKEN_AT_ONCE; s++) {
             slots[s] = thread_prepare(1, argument);
             size_t index = (size_t)(slots[s] - thread_slot_at(0));
-            ck_assert_uint_lt(index, ARRAY_SIZE(owners));
+            demand(index < ARRAY_SIZE(owners));
             if (exchange_acq_rel(&owners[index], 1))
                 add_relaxed(&shared, 1);
             slots[s]->overhead_ns++;
         }
         for (int s = 0; s < TAKEN_AT_ONCE; s++) {
-            ck_assert_uint_eq(slots[s]->overhead_ns, 1);
+            demand(slots[s]->overhead_ns == 1);
             store_release(&owners[slots[s] - thread_slot_at(0)], 0);
             thread_release_slot(slots[s]);
         }

@@ -8,6 +8,7 @@
 
 #include "agent/base/sys.h"
 #include "agent/thread/thread_context.h"
+#include "test/demand.h"
 #include "test/next_libc.h"
 
 static uint32_t leavings;
@@ -52,7 +53,7 @@ static uint32_t slots_in_use(void)
 
 static void *attach_and_return(void *argument)
 {
-    ck_assert_ptr_nonnull(thread_attach(0, 0));
+    demand(thread_attach(0, 0));
     return argument;
 }
 
@@ -192,7 +193,7 @@ START_TEST(many_short_threads_need_few_slots)
     for (int i = 0; i < MANY; i++) {
         if (i >= AT_ONCE)
             pthread_join(threads[i % AT_ONCE], NULL);
-        ck_assert_int_eq(pthread_create(&threads[i % AT_ONCE], NULL, attach_and_return, NULL), 0);
+        demand(pthread_create(&threads[i % AT_ONCE], NULL, attach_and_return, NULL) == 0);
     }
     for (int i = 0; i < AT_ONCE; i++)
         pthread_join(threads[i], NULL);

@@ -9,6 +9,7 @@
 #include <link.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -98,12 +99,19 @@ static __attribute__((noinline)) void jump_back(int value)
     longjmp(jump, value);
 }
 
-/* A frame that gcc realigns: its CFA is given by an expression. */
-static __attribute__((noinline)) void realigned(char *out, size_t size)
+/* A frame that gcc realigns although it needs its arguments on the stack: its CFA is given by an
+ * expression. */
+static __attribute__((noinline)) void realigned(char *out, size_t size, ...)
 {
-    volatile char wide[256] __attribute__((aligned(64)));
-    wide[0] = 'x';
-    snprintf(out, size, "%c %p", wide[0], (const void *)wide);
+    char wide[256] __attribute__((aligned(64)));
+    va_list list;
+    va_start(list, size);
+    char *more = __builtin_alloca(size);
+    memset(more, 1, size);
+    vsnprintf(wide, sizeof(wide), "%d %s", list);
+    va_end(list);
+    memcpy(out, wide, size);
+    memcpy(out, more, 1);
 }
 
 static __attribute__((noinline)) void work(int round)
@@ -131,7 +139,7 @@ static __attribute__((noinline)) void work(int round)
     crc32(0, (const Bytef *)text, 64);
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    realigned(text, sizeof(text));
+    realigned(text, 100, round, "words");
     if (setjmp(jump) == 0)
         jump_back(1);
 }

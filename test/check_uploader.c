@@ -290,7 +290,7 @@ static int child_goes_on(bool lock_was_free)
     is_run_loop = false;
     long mapped_before = watch.mapped;
     uploader_reset_in_child(4242);
-    if (!uploader_is_done() || uploader_last_files(files, sizeof files) != 0)
+    if (!uploader_is_done() || uploader_last_files(files, sizeof files) != 0 || files[0])
         return 1;
     /* The lock held, what was queued had to be forgotten; else all of it is freed. */
     if (mapped_before == 0 || watch.mapped != (lock_was_free ? 0 : mapped_before))

@@ -21,7 +21,7 @@ START_TEST(failed_blob_stays_at_the_head)
     ck_assert_int_eq(count_in_log("libagent: "), 1);
     ck_assert_int_eq(count_in_log("cannot write profiles to "), 1);
     ck_assert_int_eq(count_in_log(watch_output), 1);
-    ck_assert_int_eq(count_in_log("no such file or directory (errno 2)"), 1);
+    ck_assert_int_eq(count_in_log("no such file or directory (errno 2); the latest are kept"), 1);
     ck_assert(!uploader_is_done());
     /* Each submit is a try, and says nothing more. */
     submit_blob(1);
@@ -81,6 +81,25 @@ START_TEST(waiting_in_vain)
     submit_blob(20);
     ck_assert_int_eq(uploader_wait_done(deadline), 0);
     assert_blobs_written(5, 20);
+    end_run_loop();
+}
+END_TEST
+
+START_TEST(waiting_while_it_is_tried_again)
+{
+    watch.time_outs = 1;
+    stop_run_loop_at(SYS_mkdirat);
+    start_run_loop();
+    submit_blob(0);
+    sem_wait(&watch.stopped);
+    stop_run_loop_at(SYS_mkdirat); /* of the second try, after its time came */
+    sem_post(&watch.go_on);
+    sem_wait(&watch.stopped);
+    ck_assert_int_eq(uploader_wait_done(clock_monotonic_ns() + NS_PER_MS), -ETIMEDOUT);
+    make_output_possible();
+    sem_post(&watch.go_on);
+    ck_assert_int_eq(uploader_wait_done(clock_monotonic_ns() + 20 * NS_PER_SEC), 0);
+    ck_assert_int_eq(watch.timed_out, 1);
     end_run_loop();
 }
 END_TEST
@@ -186,7 +205,7 @@ START_TEST(each_is_tried_at_the_end)
     assert_blob_written(2);
     ck_assert_int_eq(count_files(watch_output), 2);
     ck_assert_uint_eq(stats_get(STAT_WINDOWS_FAILED), 1);
-    ck_assert_int_eq(count_in_log("no space left on device (errno 28)"), 1);
+    ck_assert_int_eq(count_in_log("no space left on device (errno 28)\n"), 1);
     ck_assert_int_eq(count_in_log("1 profiles could not be written and are lost"), 1);
 }
 END_TEST
@@ -254,6 +273,7 @@ Suite *suite(void)
     tcase_add_test(all, failed_blob_stays_at_the_head);
     tcase_add_test(all, tries_are_repeated_by_time);
     tcase_add_test(all, waiting_in_vain);
+    tcase_add_test(all, waiting_while_it_is_tried_again);
     tcase_add_test(all, blob_is_compressed_once);
     tcase_add_test(all, no_memory_to_compress);
     tcase_add_test(all, bounded_while_it_fails);

@@ -16,8 +16,6 @@
 
 enum {
     LIST_BYTES = 32 << 10, /* as much as libc's readdir asks for at once */
-    ENTRY_REGULAR = 8,     /* DT_REG and DT_UNKNOWN of <dirent.h>, which is about opendir */
-    ENTRY_UNKNOWN = 0,
 };
 
 struct kernel_dirent {
@@ -70,8 +68,7 @@ static int list_files(struct listing *listing, int folder, uint64_t now_unix_ns)
     while (entries && (got = sys_call3(SYS_getdents64, fd, entries, LIST_BYTES)) > 0) {
         for (long at = 0; at < got;) {
             const struct kernel_dirent *entry = (const void *)(entries + at);
-            if (entry->type == ENTRY_REGULAR || entry->type == ENTRY_UNKNOWN)
-                add_file(listing, folder, entry->name, user, now_unix_ns);
+            add_file(listing, folder, entry->name, user, now_unix_ns);
             at += entry->length;
         }
     }

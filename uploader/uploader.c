@@ -197,7 +197,7 @@ static void log_success(void)
     }
 }
 
-static void log_failure(int error)
+static void log_failure(int error, bool last_try)
 {
     if (report.hopeless && !said_hopeless) {
         said_hopeless = true;
@@ -205,10 +205,9 @@ static void log_failure(int error)
                   report.reason);
     } else if (!report.hopeless && !in_failure) {
         in_failure = true;
-        log_error("cannot write profiles to %s: %s (errno %d); the last %d are kept for the next "
-                  "try",
+        log_error("cannot write profiles to %s: %s (errno %d)%s",
                   report.folder[0] ? report.folder : backend.folder, report.reason, -error,
-                  UPLOADER_QUEUE_LENGTH);
+                  last_try ? "" : "; the latest are kept and tried again");
     }
 }
 
@@ -264,7 +263,7 @@ static void try_work(bool last_try, uint32_t seen)
 {
     int error = ship_work();
     if (error)
-        log_failure(error);
+        log_failure(error, last_try);
     else
         log_success();
     if (settle_work(error, last_try, seen)) {

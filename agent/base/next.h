@@ -25,7 +25,6 @@
     X(void *, memalign, (size_t alignment, size_t size))                                           \
     X(void *, valloc, (size_t size))                                                               \
     X(void *, pvalloc, (size_t size))                                                              \
-    X(void, cfree, (void *pointer))                                                                \
     X(void, free_sized, (void *pointer, size_t size))                                              \
     X(void, free_aligned_sized, (void *pointer, size_t alignment, size_t size))                    \
     X(int, pthread_create,                                                                         \
@@ -37,6 +36,7 @@
     X(int, pthread_key_create, (unsigned *key, void (*destructor)(void *)))                        \
     X(int, pthread_setspecific, (unsigned key, const void *value))                                 \
     X(void *, dlopen, (const char *file, int mode))                                                \
+    X(void *, dlsym, (void *handle, const char *name))                                             \
     X(int, dlclose, (void *handle))                                                                \
     X(int, dl_iterate_phdr, (int (*callback)(void *, size_t, void *), void *data))                 \
     X(int, sigaction, (int signal, const struct sigaction *action, struct sigaction *old))         \

@@ -12,6 +12,13 @@
  * runtimes (glibc's timers, Boehm's collector, musl's). */
 static const int candidates[] = {SIGPROF, SIGVTALRM, SIGSTKFLT, SIGPWR};
 
+/* What libc adds to the flags of each action (SA_RESTORER), and sigaction shows again. */
+#if defined(__x86_64__)
+static const int flags_of_libc = 0x04000000;
+#else
+static const int flags_of_libc = 0;
+#endif
+
 enum { VIEWS = 8 };
 static struct sigaction views[VIEWS];
 static uint32_t view;
@@ -55,9 +62,9 @@ static void chain(int signal, siginfo_t *info, void *context)
         return;
     }
     if (app.sa_flags & (int)SA_RESETHAND) {
+        /* As the kernel does it: all but the handler stays. */
         struct sigaction reset = app;
         reset.sa_handler = SIG_DFL;
-        reset.sa_flags &= ~(int)(SA_SIGINFO | SA_RESETHAND);
         int result;
         (void)sampling_signal_action(signal, &reset, NULL, &result);
     }
@@ -142,6 +149,7 @@ bool sampling_signal_action(int signal, const struct sigaction *action, struct s
     if (action) {
         index = (index + 1) % VIEWS;
         views[index] = *action;
+        views[index].sa_flags |= flags_of_libc;
         store_release(&view, index);
         install(signal, action);
     }

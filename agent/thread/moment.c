@@ -8,8 +8,10 @@ void (*moment_work)(void);
 
 void moment_pass(void)
 {
-    if (unlikely(clock_monotonic_ns() >= load_relaxed(&moment_due_ns)) && moment_work)
-        moment_work();
+    /* Loaded once: another thread may be at the end of the process, where it becomes NULL. */
+    void (*work)(void) = load_acquire(&moment_work);
+    if (work && unlikely(clock_monotonic_ns() >= load_relaxed(&moment_due_ns)))
+        work();
 }
 
 void moment_set_due_now(void)

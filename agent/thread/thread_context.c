@@ -189,14 +189,18 @@ struct thread_slot *thread_prepare(uintptr_t start_routine, void *start_argument
 
 void thread_attach_prepared(struct thread_slot *slot)
 {
-    slot->tid = sys_tid();
-    slot->label.tid = (uint64_t)slot->tid;
+    slot->label.tid = (uint64_t)sys_tid();
+    store_release(&slot->tid, (int32_t)slot->label.tid);
     bind(slot, 0);
     slot->cpu_last_ns = 0; /* what its birth took is the thread's too */
 }
 
 void thread_take_over(struct thread_slot *slot)
 {
+    /* It attached itself while TICK adopted it: with two slots its time would count twice. */
+    struct thread_slot *other = thread_tls.slot;
+    if (other && other != slot && other->tid == slot->tid)
+        thread_release_slot(other);
     thread_tls.slot = slot;
     set_stack_high(slot, 0);
     set_key(KEY_FIRST_ROUND);

@@ -74,8 +74,10 @@ static void count_own(int tid, void *data)
 static void adopt(int tid, void *data)
 {
     struct scan *scan = data;
-    /* The first thread was attached at the start; where it has no slot it has ended. */
-    if (tid == thread_pid() || scan->is_own(tid) || find_slot(tid))
+    /* The first thread was attached at the start; where it has no slot it has ended. While a slot
+     * waits for its thread (tid 0), this may be the one: a later scan looks again. Asked in this
+     * order, as the thread stores its tid in between. */
+    if (tid == thread_pid() || scan->is_own(tid) || find_slot(0) || find_slot(tid))
         return;
     struct thread_slot *slot = thread_adopt(tid);
     if (slot)

@@ -22,7 +22,7 @@
  * a different object was before. A recorded stack keeps the generation that it was walked with,
  * and modules_resolve answers for that generation.
  *
- * Owns: module lists, objects. Locks: LOCK_MODULES (writers). */
+ * Owns: module lists, objects. Context: as said at each function. Locks: LOCK_MODULES (writers). */
 #ifndef LIBAGENT_MODULES_H
 #define LIBAGENT_MODULES_H
 

@@ -218,7 +218,7 @@ static __attribute__((noinline)) enum step step_guess(struct walk *w, enum rule_
         stack_read(&w->reader, fp + sizeof(fp), &pc)) {
         bool known = pc && modules_find(w->list, pc - 1);
         bool outermost = !pc && !caller_fp;
-        if (known || outermost || (kind == RULE_UNKNOWN && pc && caller_fp > fp)) {
+        if (known || outermost || (kind == RULE_UNKNOWN && pc)) {
             if (!known && !outermost && !w->known_count)
                 w->known_count = w->count;
             w->regs->r[UNWIND_SP] = fp + 2 * sizeof(fp);

@@ -70,7 +70,8 @@ START_TEST(test_names_and_modes)
         ck_assert_uint_eq(status.st_mode & 07777, 0600);
         struct profile profile;
         profile_load(&profile, run.profiles, families[i], run.pid);
-        const char *program = profile.files[0]->string_table[profile.files[0]->mapping[0]->filename];
+        const char *program =
+            profile.files[0]->string_table[profile.files[0]->mapping[0]->filename];
         ck_assert_str_eq(program, run_program_path("recursion"));
         ck_assert(profile_has_comment(&profile, "samples"));
         time_t begin = (time_t)(profile.files[0]->time_nanos / 1000000000);
@@ -135,10 +136,11 @@ START_TEST(test_default_folder_that_is_a_link)
     snprintf(path, sizeof(path), "%s/libagent-%u", folder, (unsigned)getuid());
     ck_assert_int_eq(mkdir(target, 0700), 0);
     ck_assert_int_eq(symlink(target, path), 0);
-    run_program(&run, &(struct run_request){.program = "recursion",
-                                            .arguments = half_a_second,
-                                            .environment = (const char *[]){"LIBAGENT_OUTPUT", NULL},
-                                            .folder = folder});
+    run_program(&run,
+                &(struct run_request){.program = "recursion",
+                                      .arguments = half_a_second,
+                                      .environment = (const char *[]){"LIBAGENT_OUTPUT", NULL},
+                                      .folder = folder});
     run_expect_success(&run);
     ck_assert_msg(strncmp(run.err, "libagent: error: ", 17) == 0, "nothing is said: %s", run.err);
     ck_assert_int_eq(rmdir(target), 0); /* empty */
@@ -191,7 +193,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("output");
     TCase *tcase = tcase_create("files");
-    tcase_set_timeout(tcase, 240);
+    tcase_set_timeout(tcase, 600);
     tcase_add_test(tcase, test_windows_appear_while_it_runs);
     tcase_add_test(tcase, test_names_and_modes);
     tcase_add_loop_test(tcase, test_compressions, 0, 3);

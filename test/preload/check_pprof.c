@@ -65,7 +65,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("pprof");
     TCase *tcase = tcase_create("go tool pprof");
-    tcase_set_timeout(tcase, 200);
+    tcase_set_timeout(tcase, 600);
     tcase_add_test(tcase, test_go_tool_pprof_reads_both_families);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -11,8 +11,27 @@
 
 typedef Perftools__Profiles__Profile Profile;
 
-enum { S_EMPTY, S_SAMPLES, S_COUNT, S_CPU, S_NANOSECONDS, S_PROGRAM, S_LIBRARY, S_MAIN, S_F, S_G,
-       S_OVERHEAD, S_NAME, S_WORKER, S_ID, S_UNIT, S_BUILD_ID, S_AGENT, S_COMMENT, STRINGS };
+enum {
+    S_EMPTY,
+    S_SAMPLES,
+    S_COUNT,
+    S_CPU,
+    S_NANOSECONDS,
+    S_PROGRAM,
+    S_LIBRARY,
+    S_MAIN,
+    S_F,
+    S_G,
+    S_OVERHEAD,
+    S_NAME,
+    S_WORKER,
+    S_ID,
+    S_UNIT,
+    S_BUILD_ID,
+    S_AGENT,
+    S_COMMENT,
+    STRINGS
+};
 
 /* A CPU profile of two threads: main > f (70 ns, 7 samples), main > g > f (20 ns, 2 samples,
  * thread "worker", 77) and the overhead (1 ns). */
@@ -33,10 +52,24 @@ struct made {
 
 static void make_tables(struct made *made)
 {
-    static const char *const strings[STRINGS] = {
-        "",  "samples", "count",       "cpu",    "nanoseconds", "/bin/program",
-        "/lib/libx.so", "main",        "f",      "g",           "libagent overhead",
-        "thread name",  "worker",      "thread id", "id",       "00ff", "[libagent]", "cpu samples: 9"};
+    static const char *const strings[STRINGS] = {"",
+                                                 "samples",
+                                                 "count",
+                                                 "cpu",
+                                                 "nanoseconds",
+                                                 "/bin/program",
+                                                 "/lib/libx.so",
+                                                 "main",
+                                                 "f",
+                                                 "g",
+                                                 "libagent overhead",
+                                                 "thread name",
+                                                 "worker",
+                                                 "thread id",
+                                                 "id",
+                                                 "00ff",
+                                                 "[libagent]",
+                                                 "cpu samples: 9"};
     for (int i = 0; i < STRINGS; i++)
         made->strings[i] = (char *)strings[i];
     static const int64_t types[3][2] = {
@@ -299,7 +332,8 @@ START_TEST(test_rules)
     BREAK(made->locations[0].address = 0xfff);
     BREAK(made->locations[0].address = 0x9000);
     BREAK(made->locations[0].n_line = 0); /* has_functions is set */
-    BREAK(made->locations[3].address = made->locations[3].mapping_id = made->locations[3].n_line = 0);
+    BREAK(made->locations[3].address = made->locations[3].mapping_id = made->locations[3].n_line =
+              0);
     BREAK(made->lines[0].function_id = 5);
     BREAK(made->lines[0].function_id = 0);
     BREAK(profile->n_sample = 0);

@@ -141,9 +141,9 @@ START_TEST(test_python_with_threads)
 {
     struct run run;
     struct profile profile;
-    run_program(&run, &(struct run_request){
-                          .program = "/usr/bin/python3",
-                          .arguments = (const char *[]){"-c", python_program, NULL}});
+    run_program(&run,
+                &(struct run_request){.program = "/usr/bin/python3",
+                                      .arguments = (const char *[]){"-c", python_program, NULL}});
     run_expect_quiet_success(&run);
     ck_assert_str_eq(run.out, "done\n");
     profile_load(&profile, run.profiles, "cpu", run.pid);
@@ -225,7 +225,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("programs");
     TCase *tcase = tcase_create("other people's programs");
-    tcase_set_timeout(tcase, 240);
+    tcase_set_timeout(tcase, 600);
     tcase_add_test(tcase, test_redis_under_load);
     tcase_add_test(tcase, test_python_with_threads);
     tcase_add_loop_test(tcase, test_short_programs, 0,

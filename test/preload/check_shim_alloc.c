@@ -62,11 +62,11 @@ START_TEST(test_small_stacks)
 {
     struct run run;
     struct profile profile;
-    run_program(&run, &(struct run_request){
-                          .program = "small_stacks",
-                          .arguments = (const char *[]){"1000", NULL},
-                          .environment = (const char *[]){"LIBAGENT_ALLOC_INTERVAL=1",
-                                                          "LIBAGENT_FREQUENCY=1000", NULL}});
+    run_program(&run, &(struct run_request){.program = "small_stacks",
+                                            .arguments = (const char *[]){"1000", NULL},
+                                            .environment =
+                                                (const char *[]){"LIBAGENT_ALLOC_INTERVAL=1",
+                                                                 "LIBAGENT_FREQUENCY=1000", NULL}});
     run_expect_quiet_success(&run);
     ck_assert_str_eq(run.out, "done\n");
     profile_load(&profile, run.profiles, "cpu", run.pid);
@@ -83,7 +83,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("shim_alloc");
     TCase *tcase = tcase_create("allocation functions");
-    tcase_set_timeout(tcase, 240);
+    tcase_set_timeout(tcase, 600);
     tcase_add_loop_test(tcase, test_edges_with_every_call_recorded, 0, ALLOCATORS);
     tcase_add_loop_test(tcase, test_edges_with_few_calls_recorded, 0, ALLOCATORS);
     tcase_add_loop_test(tcase, test_edges_without_allocation_profile, 0, ALLOCATORS);

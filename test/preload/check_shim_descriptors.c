@@ -100,7 +100,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("shim_descriptors");
     TCase *tcase = tcase_create("descriptors and threads");
-    tcase_set_timeout(tcase, 240);
+    tcase_set_timeout(tcase, 600);
     tcase_add_test(tcase, test_descriptors_are_as_without);
     tcase_add_test(tcase, test_numbers_used_again_get_no_byte_of_ours);
     tcase_add_test(tcase, test_reader_of_a_closed_pipe_goes_on);

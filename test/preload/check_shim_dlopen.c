@@ -36,13 +36,13 @@ static void run_case(struct run *run, const char *name, const char *rounds, bool
 {
     char program[128];
     snprintf(program, sizeof(program), "%s/program", folder);
-    run_program(run, &(struct run_request){
-                         .program = program,
-                         .arguments = (const char *[]){name, rounds, NULL},
-                         .environment = (const char *[]){"LIBAGENT_ALLOC_INTERVAL=1KiB",
-                                                         "LIBAGENT_FREQUENCY=250", NULL},
-                         .folder = folder,
-                         .without_agent = !with_agent});
+    run_program(
+        run, &(struct run_request){.program = program,
+                                   .arguments = (const char *[]){name, rounds, NULL},
+                                   .environment = (const char *[]){"LIBAGENT_ALLOC_INTERVAL=1KiB",
+                                                                   "LIBAGENT_FREQUENCY=250", NULL},
+                                   .folder = folder,
+                                   .without_agent = !with_agent});
     ck_assert_msg(run->err_size == 0, "%s", run->err);
 }
 
@@ -104,7 +104,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("shim_dlopen");
     TCase *tcase = tcase_create("dlopen");
-    tcase_set_timeout(tcase, 200);
+    tcase_set_timeout(tcase, 600);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, test_callers_run_path);
     tcase_add_test(tcase, test_closed_objects_keep_their_names);

@@ -11,11 +11,10 @@
 
 static void run_status(struct run *run, const char *variable, bool with_agent)
 {
-    run_program(run, &(struct run_request){
-                         .program = "status",
-                         .arguments = (const char *[]){"60", NULL},
-                         .environment = (const char *[]){variable, NULL},
-                         .without_agent = !with_agent});
+    run_program(run, &(struct run_request){.program = "status",
+                                           .arguments = (const char *[]){"60", NULL},
+                                           .environment = (const char *[]){variable, NULL},
+                                           .without_agent = !with_agent});
     run_expect_success(run);
 }
 
@@ -56,18 +55,18 @@ END_TEST
 START_TEST(test_off_reads_nothing_else)
 {
     struct run run;
-    run_program(&run, &(struct run_request){
-                          .program = "/bin/true",
-                          .environment =
-                              (const char *[]){"LIBAGENT_ENABLED=0", "LIBAGENT_FREQUENCY=often",
-                                               "LIBAGENT_HELP=1", "LIBAGENT_TYPO=1", NULL}});
+    run_program(&run, &(struct run_request){.program = "/bin/true",
+                                            .environment = (const char *[]){
+                                                "LIBAGENT_ENABLED=0", "LIBAGENT_FREQUENCY=often",
+                                                "LIBAGENT_HELP=1", "LIBAGENT_TYPO=1", NULL}});
     run_expect_quiet_success(&run);
     run_free(&run);
 }
 END_TEST
 
 /* A program with AT_SECURE that has the agent anyhow: it is linked with it. (As LD_PRELOAD the
- * loader takes no path then.) Built here, in the source's folder, where the Makefile runs suites. */
+ * loader takes no path then.) Built here, in the source's folder, where the Makefile runs suites.
+ */
 START_TEST(test_secure_execution)
 {
     char folder[] = "/tmp/libagent-secure-XXXXXX", command[2 * PATH_MAX], program[64];
@@ -124,15 +123,14 @@ END_TEST
 
 START_TEST(test_help)
 {
-    static const char *const names[] = {
-        "ENABLED",    "PROCESSES",      "PROCESS_RATE", "PROFILES",      "FREQUENCY",
-        "PERIOD",     "ALLOC_INTERVAL", "MAX_FRAMES",   "OUTPUT",        "OUTPUT_LIMIT",
-        "COMPRESSION", "MEMORY",        "LOG",          "LOG_FILE",      "SERVICE"};
+    static const char *const names[] = {"ENABLED",   "PROCESSES",    "PROCESS_RATE",   "PROFILES",
+                                        "FREQUENCY", "PERIOD",       "ALLOC_INTERVAL", "MAX_FRAMES",
+                                        "OUTPUT",    "OUTPUT_LIMIT", "COMPRESSION",    "MEMORY",
+                                        "LOG",       "LOG_FILE",     "SERVICE"};
     struct run run;
-    run_program(&run, &(struct run_request){
-                          .program = "/bin/true",
-                          .environment = (const char *[]){"LIBAGENT_HELP=1",
-                                                          "LIBAGENT_FREQUENCY=77", NULL}});
+    run_program(&run, &(struct run_request){.program = "/bin/true",
+                                            .environment = (const char *[]){
+                                                "LIBAGENT_HELP=1", "LIBAGENT_FREQUENCY=77", NULL}});
     run_expect_success(&run);
     ck_assert_uint_eq(run.out_size, 0);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -156,7 +154,7 @@ static size_t lines_of(const char *text)
 
 static const struct {
     const char *variable;
-    const char *said[3];   /* in the one line */
+    const char *said[3];     /* in the one line */
     const char *families[2]; /* that are written all the same */
 } wrong[] = {
     {"LIBAGENT_FREQUENCY=often", {"LIBAGENT_FREQUENCY", "often", "10000"}, {"heap"}},
@@ -196,7 +194,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("shim_off");
     TCase *tcase = tcase_create("off");
-    tcase_set_timeout(tcase, 240);
+    tcase_set_timeout(tcase, 600);
     tcase_add_loop_test(tcase, test_off_leaves_no_trace, 0, 3);
     tcase_add_loop_test(tcase, test_on_is_seen, 0, 4);
     tcase_add_test(tcase, test_off_reads_nothing_else);

@@ -15,9 +15,8 @@ static const char *const often[] = {"LIBAGENT_ALLOC_INTERVAL=1KiB", "LIBAGENT_FR
 static void expect_same(const char *program, const char *argument)
 {
     struct run with, without;
-    struct run_request request = {.program = program,
-                                  .arguments = (const char *[]){argument, NULL},
-                                  .environment = often};
+    struct run_request request = {
+        .program = program, .arguments = (const char *[]){argument, NULL}, .environment = often};
     run_program(&with, &request);
     request.without_agent = true;
     run_program(&without, &request);
@@ -27,11 +26,11 @@ static void expect_same(const char *program, const char *argument)
     run_free(&without);
 }
 
-static const char *const fork_shapes[] = {"child",  "nested",      "threads", "in-thread", "vfork",
-                                          "spawn",  "daemon",      "unannounced", "at-exit",
-                                          "handlers"};
-static const char *const exec_variants[] = {"execl",   "execle",  "execlp",   "execv",  "execve",
-                                            "execvp",  "execvpe", "fexecve",  "execveat", "thread",
+static const char *const fork_shapes[] = {"child",   "nested",  "threads", "in-thread",
+                                          "vfork",   "spawn",   "daemon",  "unannounced",
+                                          "at-exit", "handlers"};
+static const char *const exec_variants[] = {"execl",   "execle",  "execlp",  "execv",    "execve",
+                                            "execvp",  "execvpe", "fexecve", "execveat", "thread",
                                             "blocked", "storm",   "missing"};
 
 START_TEST(test_fork)
@@ -89,10 +88,17 @@ static const struct {
     bool writes;
     int64_t objects; /* by work and the handlers */
 } exit_ways[] = {
-    {"return", true, 1001},       {"exit", true, 1001},         {"quick_exit", true, 1001},
-    {"pthread_exit", true, 2001}, {"exit_in_thread", true, 2001}, {"busy", true, 1001},
-    {"_exit", false, 0},          {"abort", false, 0},          {"term", false, 0},
-    {"segv", false, 0},           {"exit_again", false, 0},
+    {"return", true, 1001},
+    {"exit", true, 1001},
+    {"quick_exit", true, 1001},
+    {"pthread_exit", true, 2001},
+    {"exit_in_thread", true, 2001},
+    {"busy", true, 1001},
+    {"_exit", false, 0},
+    {"abort", false, 0},
+    {"term", false, 0},
+    {"segv", false, 0},
+    {"exit_again", false, 0},
 };
 
 START_TEST(test_exit_ways)
@@ -132,7 +138,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("shim_process");
     TCase *tcase = tcase_create("processes");
-    tcase_set_timeout(tcase, 240);
+    tcase_set_timeout(tcase, 600);
     tcase_add_loop_test(tcase, test_fork, 0, COUNT(fork_shapes));
     tcase_add_loop_test(tcase, test_exec, 0, COUNT(exec_variants));
     tcase_add_test(tcase, test_child_writes_its_own_profile);

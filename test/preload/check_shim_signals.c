@@ -90,7 +90,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("shim_signals");
     TCase *tcase = tcase_create("signals");
-    tcase_set_timeout(tcase, 240);
+    tcase_set_timeout(tcase, 600);
     tcase_add_loop_test(tcase, test_same_as_without, 0, sizeof(cases) / sizeof(cases[0]));
     tcase_add_test(tcase, test_cpu_is_sampled_all_the_while);
     tcase_add_test(tcase, test_own_timer_counts_as_without);

@@ -13,11 +13,10 @@ static const struct {
 START_TEST(test_same_as_without)
 {
     struct run with, without;
-    struct run_request request = {
-        .program = programs[_i].program,
-        .arguments = (const char *[]){programs[_i].argument, NULL},
-        .environment = (const char *[]){"LIBAGENT_ALLOC_INTERVAL=1KiB", "LIBAGENT_FREQUENCY=1000",
-                                        NULL}};
+    struct run_request request = {.program = programs[_i].program,
+                                  .arguments = (const char *[]){programs[_i].argument, NULL},
+                                  .environment = (const char *[]){"LIBAGENT_ALLOC_INTERVAL=1KiB",
+                                                                  "LIBAGENT_FREQUENCY=1000", NULL}};
     run_program(&with, &request);
     request.without_agent = true;
     run_program(&without, &request);
@@ -41,7 +40,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("shim_threads");
     TCase *tcase = tcase_create("threads");
-    tcase_set_timeout(tcase, 240);
+    tcase_set_timeout(tcase, 600);
     tcase_add_loop_test(tcase, test_same_as_without, 0, 3);
     suite_add_tcase(suite, tcase);
     return suite;

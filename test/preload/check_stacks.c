@@ -7,7 +7,7 @@
 #include "test/preload/profile_reader.h"
 #include "test/preload/run_program.h"
 
-enum { DEPTH = 200, CPU_MS = 3000 };
+enum { DEPTH = 200, CPU_MS = 2000 };
 
 struct shape {
     const char *leaf;
@@ -141,7 +141,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("stacks");
     TCase *tcase = tcase_create("stacks of known shape");
-    tcase_set_timeout(tcase, 240);
+    tcase_set_timeout(tcase, 600);
     tcase_add_loop_test(tcase, test_cpu_samples, 0, sizeof(shapes) / sizeof(shapes[0]));
     tcase_add_test(tcase, test_allocation_samples);
     tcase_add_test(tcase, test_stacks_cut_at_max_frames);

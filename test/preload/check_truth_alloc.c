@@ -25,8 +25,8 @@ struct site {
     char name[32];
     double size;
     double probability;
-    uint64_t count;      /* of a run */
-    double objects_sum;  /* over all runs */
+    uint64_t count;        /* of a run */
+    double objects_sum;    /* over all runs */
     double standard_error; /* of the mean over all runs, relative */
 };
 
@@ -63,8 +63,8 @@ static void expect_site(struct site *site, const struct profile *profile)
                   "%s: %.0f objects but %.0f bytes", site->name, objects, bytes);
     double share = fmin(objects / count * site->probability, 1);
     ck_assert_msg(count * divergence(share, site->probability) <= SITE_LOG_ALARM,
-                  "%s: %.0f objects, truth %.0f, expected samples %.1f", site->name, objects,
-                  count, count * site->probability);
+                  "%s: %.0f objects, truth %.0f, expected samples %.1f", site->name, objects, count,
+                  count * site->probability);
     site->objects_sum += objects;
 }
 
@@ -133,8 +133,8 @@ START_TEST(test_small_interval)
 {
     struct site sites[SITES];
     plan(sites, 64 * 1024, 1e9);
-    expect_truth(sites, (const char *[]){"LIBAGENT_PROFILES=alloc",
-                                         "LIBAGENT_ALLOC_INTERVAL=64KiB", NULL});
+    expect_truth(
+        sites, (const char *[]){"LIBAGENT_PROFILES=alloc", "LIBAGENT_ALLOC_INTERVAL=64KiB", NULL});
 }
 END_TEST
 
@@ -155,8 +155,8 @@ static int expect_exact(char *line, const struct profile *profile)
     ck_assert_int_eq(*end_of_bytes, 0);
     int64_t objects_seen = self ? profile_self(profile, ALLOC_OBJECTS, name)
                                 : profile_under(profile, ALLOC_OBJECTS, name);
-    int64_t bytes_seen = self ? profile_self(profile, ALLOC_BYTES, name)
-                              : profile_under(profile, ALLOC_BYTES, name);
+    int64_t bytes_seen =
+        self ? profile_self(profile, ALLOC_BYTES, name) : profile_under(profile, ALLOC_BYTES, name);
     bool good = objects_seen == objects && bytes_seen == bytes;
     if (!good)
         fprintf(stderr, "%s: %lld objects, %lld bytes; truth %lld, %lld\n", name,
@@ -203,7 +203,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("truth_alloc");
     TCase *tcase = tcase_create("against numbers of allocations");
-    tcase_set_timeout(tcase, 240);
+    tcase_set_timeout(tcase, 600);
     tcase_add_test(tcase, test_default_interval);
     tcase_add_test(tcase, test_small_interval);
     tcase_add_test(tcase, test_interval_1_is_exact_in_c);

@@ -53,12 +53,12 @@ START_TEST(test_shares)
     struct run coarse, fine;
     run_start(&coarse, &(struct run_request){.program = "shares",
                                              .arguments = (const char *[]){"100000", "40", NULL},
-                                             .seconds = 180});
-    run_start(&fine, &(struct run_request){
-                         .program = "shares",
-                         .arguments = (const char *[]){"1000", "40", NULL},
-                         .environment = (const char *[]){"LIBAGENT_PERIOD=7s", NULL},
-                         .seconds = 180});
+                                             .seconds = 600});
+    run_start(&fine,
+              &(struct run_request){.program = "shares",
+                                    .arguments = (const char *[]){"1000", "40", NULL},
+                                    .environment = (const char *[]){"LIBAGENT_PERIOD=7s", NULL},
+                                    .seconds = 600});
     run_wait(&coarse);
     run_wait(&fine);
     ck_assert_uint_eq(run_file_count(&coarse, ".0000.cpu.pb.gz"), 1);
@@ -74,10 +74,10 @@ START_TEST(test_threads_of_different_loads)
 {
     struct run run;
     struct profile profile;
-    run_program(&run, &(struct run_request){
-                          .program = "loads",
-                          .arguments = (const char *[]){"10", NULL},
-                          .environment = (const char *[]){"LIBAGENT_PERIOD=3s", NULL}});
+    run_program(&run,
+                &(struct run_request){.program = "loads",
+                                      .arguments = (const char *[]){"10", NULL},
+                                      .environment = (const char *[]){"LIBAGENT_PERIOD=3s", NULL}});
     run_expect_quiet_success(&run);
     profile_load(&profile, run.profiles, "cpu", run.pid);
     static const char *const names[] = {"load-100", "load-50", "load-20", "load-5"};
@@ -130,7 +130,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("truth_cpu");
     TCase *tcase = tcase_create("against the clocks");
-    tcase_set_timeout(tcase, 240);
+    tcase_set_timeout(tcase, 900);
     tcase_add_test(tcase, test_shares);
     tcase_add_test(tcase, test_threads_of_different_loads);
     tcase_add_test(tcase, test_ten_thousand_short_threads);

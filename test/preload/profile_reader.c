@@ -87,8 +87,8 @@ static bool name_matches(const char *name, const char *family, int pid)
         if (!ends_in(name, end) || length <= tail)
             continue;
         const char *sequence = name + length - tail; /* ".0000" */
-        ck_assert_msg(sequence[0] == '.' && strspn(sequence + 1, "0123456789") == 4,
-                      "file name %s", name);
+        ck_assert_msg(sequence[0] == '.' && strspn(sequence + 1, "0123456789") == 4, "file name %s",
+                      name);
         const char *digits = sequence;
         while (digits > name && digits[-1] >= '0' && digits[-1] <= '9')
             digits--;
@@ -196,8 +196,8 @@ void profile_load(struct profile *profile, const char *folder, const char *famil
         if (!name_matches(entry->d_name, family, pid))
             continue;
         ck_assert(profile->file_count < PROFILE_FILES_MAX);
-        ck_assert(asprintf(&profile->paths[profile->file_count++], "%s/%s", folder,
-                           entry->d_name) > 0);
+        ck_assert(asprintf(&profile->paths[profile->file_count++], "%s/%s", folder, entry->d_name) >
+                  0);
     }
     closedir(directory);
     qsort(profile->paths, profile->file_count, sizeof(profile->paths[0]), compare_paths);

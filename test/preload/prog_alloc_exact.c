@@ -30,7 +30,7 @@ static void told(const char *kind_and_site, uint64_t objects, uint64_t bytes)
             bytes += size;                                                                         \
             free(block);                                                                           \
         }                                                                                          \
-        told("self " #name, COUNT, bytes);                                                                 \
+        told("self " #name, COUNT, bytes);                                                         \
     }
 
 /* Blocks that a site starts from are another's. */
@@ -214,10 +214,10 @@ static void run_threads(void)
 int main(void)
 {
     static void (*const sites[])(void) = {
-        site_malloc,       site_malloc_large, site_calloc,        site_realloc_null,
-        site_realloc_grow, site_realloc_shrink, site_realloc_huge, site_realloc_move,
+        site_malloc,       site_malloc_large,   site_calloc,        site_realloc_null,
+        site_realloc_grow, site_realloc_shrink, site_realloc_huge,  site_realloc_move,
         site_reallocarray, site_posix_memalign, site_aligned_alloc, site_memalign,
-        site_valloc,       site_pvalloc,      site_malloc_zero,   site_nothing,
+        site_valloc,       site_pvalloc,        site_malloc_zero,   site_nothing,
         site_strdup};
     atexit(at_exit);
     for (size_t i = 0; i < sizeof(sites) / sizeof(sites[0]); i++)

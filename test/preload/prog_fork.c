@@ -233,11 +233,16 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*function)(void);
-    } shapes[] = {{"child", child_returns_and_exits}, {"nested", fork_in_fork},
-                  {"threads", fork_among_threads},    {"in-thread", fork_in_thread},
-                  {"vfork", vfork_and_exec},          {"spawn", spawn},
-                  {"daemon", daemonize},              {"unannounced", unannounced},
-                  {"at-exit", at_exit},               {"handlers", handlers}};
+    } shapes[] = {{"child", child_returns_and_exits},
+                  {"nested", fork_in_fork},
+                  {"threads", fork_among_threads},
+                  {"in-thread", fork_in_thread},
+                  {"vfork", vfork_and_exec},
+                  {"spawn", spawn},
+                  {"daemon", daemonize},
+                  {"unannounced", unannounced},
+                  {"at-exit", at_exit},
+                  {"handlers", handlers}};
     for (size_t i = 0; argc > 1 && i < sizeof(shapes) / sizeof(shapes[0]); i++)
         if (strcmp(argv[1], shapes[i].name) == 0) {
             allocate();

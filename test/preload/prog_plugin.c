@@ -1,6 +1,7 @@
 /* CFLAGS: -O2 -shared -fPIC -Wl,-Ttext-segment=0x5a0000000000 -Wl,-soname,libplugin.so */
 /* LIBS: -Wl,-rpath,$ORIGIN/deeper -Wl,--enable-new-dtags -ldl */
-/* prog_plugin: not a program but an object for dlopen, which opens another one by its own RUNPATH. */
+/* prog_plugin: not a program but an object for dlopen, which opens another one by its own RUNPATH.
+ */
 #include <dlfcn.h>
 
 #include "test/preload/program.h"

@@ -119,8 +119,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*function)(void);
-    } leaves[] = {{"compute", leaf_compute},   {"memcpy", leaf_memcpy}, {"snprintf", leaf_snprintf},
-                  {"malloc", leaf_malloc},     {"plt", leaf_plt},       {"descent", leaf_descent},
+    } leaves[] = {{"compute", leaf_compute}, {"memcpy", leaf_memcpy}, {"snprintf", leaf_snprintf},
+                  {"malloc", leaf_malloc},   {"plt", leaf_plt},       {"descent", leaf_descent},
                   {"signal", leaf_signal}};
     for (size_t i = 0; argc > 1 && i < sizeof(leaves) / sizeof(leaves[0]); i++)
         if (strcmp(argv[1], leaves[i].name) == 0)

@@ -96,8 +96,8 @@ static void failed_realloc_keeps_the_block(void)
 
 static void alignments(void)
 {
-    static const size_t alignments[] = {0,  1,  2,   3,    4,     8,       16,      24,
-                                        32, 48, 100, 4096, 65536, 1 << 20, 1 << 26, (size_t)1 << 62};
+    static const size_t alignments[] = {
+        0, 1, 2, 3, 4, 8, 16, 24, 32, 48, 100, 4096, 65536, 1 << 20, 1 << 26, (size_t)1 << 62};
     for (size_t i = 0; i < sizeof(alignments) / sizeof(alignments[0]); i++) {
         size_t alignment = alignments[i];
         void *block = &block;

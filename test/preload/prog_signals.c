@@ -41,11 +41,11 @@ static void print_action(const char *when)
 {
     struct sigaction action;
     sigaction(SIGPROF, NULL, &action);
-    const char *handler = action.sa_handler == SIG_DFL    ? "default"
-                          : action.sa_handler == SIG_IGN  ? "ignored"
-                          : action.sa_handler == count    ? "count"
-                          : action.sa_sigaction == look   ? "look"
-                                                          : "another";
+    const char *handler = action.sa_handler == SIG_DFL   ? "default"
+                          : action.sa_handler == SIG_IGN ? "ignored"
+                          : action.sa_handler == count   ? "count"
+                          : action.sa_sigaction == look  ? "look"
+                                                         : "another";
     int masked = 0;
     for (int signal = 1; signal < NSIG; signal++)
         masked += sigismember(&action.sa_mask, signal) == 1;
@@ -240,8 +240,8 @@ static void interrupted_waits(void)
         exit(1);
     for (int i = 0; i < DESCRIPTORS; i++)
         many[i] = (struct pollfd){.fd = ends[0], .events = POLLIN};
-    for (uint64_t end = clock_ns(CLOCK_MONOTONIC) + 4000000000u;
-         clock_ns(CLOCK_MONOTONIC) < end; waits += 3) {
+    for (uint64_t end = clock_ns(CLOCK_MONOTONIC) + 4000000000u; clock_ns(CLOCK_MONOTONIC) < end;
+         waits += 3) {
         for (int i = 0; i < 500; i++)
             compute();
         interrupted += poll(many, DESCRIPTORS, 1) < 0 && errno == EINTR;

@@ -32,8 +32,8 @@ SITE_OF(524288)
 SITE_OF(1048576)
 
 static void (*const sites[])(uint64_t) = {
-    site_8,     site_16,    site_32,    site_64,     site_128,    site_256,
-    site_512,   site_1024,  site_2048,  site_4096,   site_8192,   site_16384,
+    site_8,     site_16,    site_32,     site_64,     site_128,    site_256,
+    site_512,   site_1024,  site_2048,   site_4096,   site_8192,   site_16384,
     site_32768, site_65536, site_131072, site_262144, site_524288, site_1048576};
 
 int main(int argc, char **argv)

@@ -19,7 +19,8 @@ static ucontext_t main_context, contexts[COROUTINES];
 
 static void *guarded_stack(size_t size)
 {
-    char *memory = mmap(NULL, size + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *memory =
+        mmap(NULL, size + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED || mprotect(memory, PAGE, PROT_NONE) != 0)
         exit(1);
     return memory + PAGE;

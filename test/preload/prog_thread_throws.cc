@@ -1,7 +1,7 @@
 /* CFLAGS: -O2 */
 /* LIBS: -lpthread */
-/* prog_thread_throws [x]: exceptions in threads, caught there; pthread_exit and cancellation seen as
- * exceptions. With an argument one is not caught, and ends the process. */
+/* prog_thread_throws [x]: exceptions in threads, caught there; pthread_exit and cancellation seen
+ * as exceptions. With an argument one is not caught, and ends the process. */
 #include <cstdio>
 #include <cxxabi.h>
 #include <future>

@@ -19,7 +19,7 @@
 
 extern char **environ;
 
-enum { ENVIRONMENT_MAX = 256, ARGUMENTS_MAX = 64, DEFAULT_SECONDS = 120 };
+enum { ENVIRONMENT_MAX = 256, ARGUMENTS_MAX = 64, DEFAULT_SECONDS = 240 };
 /* A status that no program here exits with by itself. */
 enum { START_FAILED = 199 };
 
@@ -46,7 +46,7 @@ const char *run_program_path(const char *name)
 /* Ours would reach the program and change what is tested. */
 static bool is_inherited(const char *variable)
 {
-    static const char *const dropped[] = {"LD_PRELOAD=", "LIBAGENT_", "OTEL_", "DD_",
+    static const char *const dropped[] = {"LD_PRELOAD=", "LIBAGENT_", "OTEL_",  "DD_",
                                           "PYROSCOPE_",  "HOME=",     "TMPDIR="};
     for (size_t i = 0; i < sizeof(dropped) / sizeof(dropped[0]); i++)
         if (strncmp(variable, dropped[i], strlen(dropped[i])) == 0)

@@ -21,7 +21,7 @@ struct run_request {
     bool without_agent;             /* not preloaded */
     const char *beside;             /* more of LD_PRELOAD, after the agent; NULL: nothing */
     const char *folder;             /* to run in, not removed; NULL: a fresh one */
-    unsigned seconds;               /* the watchdog's limit; 0: 120 */
+    unsigned seconds;               /* the watchdog's limit; 0: 240 */
 };
 
 struct run {

@@ -1,0 +1,459 @@
+/* The agent's two threads: when they are born, what they do when asked, and what happens where none
+ * can be made or a disk hangs. Recorder, unwinder, export and uploader are real. */
+#include "test/check.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/agent_thread.h"
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/base/options.h"
+#include "agent/base/sys.h"
+#include "agent/flush.h"
+#include "agent/thread/moment.h"
+#include "agent/thread/thread_context.h"
+#include "agent/unwind/modules.h"
+#include "test/demand.h"
+#include "test/flush_fixture.h"
+#include "test/next_libc.h"
+#include "test/temp_folder.h"
+
+static int (*libc_create)(void *, const void *, void *(*)(void *), void *);
+static uint32_t made;
+static int create_error;
+
+static int count_create(void *thread, const void *attributes, void *(*routine)(void *),
+                        void *argument)
+{
+    if (create_error)
+        return create_error;
+    add_relaxed(&made, 1);
+    return libc_create(thread, attributes, routine, argument);
+}
+
+static void on_adopted(struct thread_slot *slot)
+{
+    (void)slot;
+}
+
+static void start_with(uint64_t period_ns)
+{
+    flush_fixture_start();
+    libc_create = next.pthread_create;
+    next.pthread_create = count_create;
+    options.period_ns = period_ns;
+    ck_assert_ptr_nonnull(thread_attach((uintptr_t)__builtin_frame_address(0) + 65536, 0));
+    agent_thread_start(on_adopted);
+}
+
+static void setup(void)
+{
+    start_with(3600 * NS_PER_SEC);
+}
+
+static void teardown(void)
+{
+    temp_folder_remove(flush_folder);
+}
+
+/* The log of this test, from here on. */
+static char log_path[128];
+
+static void start_log(void)
+{
+    snprintf(log_path, sizeof(log_path), "/tmp/check_agent_thread_log_%d", getpid());
+    log_start(LOG_WARN, log_path);
+}
+
+static int lines_in_log(const char *what)
+{
+    char line[1024];
+    int count = 0;
+    FILE *file = fopen(log_path, "r");
+    while (file && fgets(line, sizeof(line), file))
+        count += strstr(line, what) != NULL;
+    if (file)
+        fclose(file);
+    return count;
+}
+
+static uint64_t in_ms(uint64_t ms)
+{
+    return clock_monotonic_ns() + ms * NS_PER_MS;
+}
+
+/* Sum of what is in files now, without writing anything. */
+static int64_t written(void)
+{
+    struct profile profile = {0};
+    profile_load(&profile, flush_folder, "cpu", getpid());
+    int64_t total = profile_self(&profile, CPU_NS, "flush_site");
+    profile_free(&profile);
+    return total;
+}
+
+/* ---- the end ---- */
+
+START_TEST(without_samples_the_end_does_nothing)
+{
+    agent_thread_finish(in_ms(3000));
+    ck_assert_uint_eq(made, 0);
+    ck_assert_int_eq(count_files(flush_folder), 0);
+}
+END_TEST
+
+START_TEST(at_the_end_a_thread_writes_what_is_left)
+{
+    flush_add_sample(RECORD_CPU, 100);
+    flush_add_sample(RECORD_ALLOC, 7);
+    agent_thread_finish(in_ms(8000));
+    ck_assert_uint_eq(made, 1); /* it does the uploader's work too */
+    ck_assert_int_eq(written(), 100);
+    ck_assert_int_eq(count_files(flush_folder), 2);
+}
+END_TEST
+
+static void check_written_by_this_thread(void)
+{
+    flush_add_sample(RECORD_CPU, 100);
+    uint64_t deadline = in_ms(8000);
+    agent_thread_finish(deadline);
+    ck_assert_uint_lt(clock_monotonic_ns(), deadline);
+    ck_assert_uint_eq(made, 0);
+    ck_assert_int_eq(written(), 100);
+    ck_assert_uint_eq(thread_tls.inside, 0);
+    ck_assert_uint_eq(thread_tls.slot->guard & 1, 0);
+}
+
+START_TEST(where_no_thread_can_be_made_the_calling_one_writes)
+{
+    create_error = EAGAIN;
+    check_written_by_this_thread();
+}
+END_TEST
+
+START_TEST(where_libc_has_no_threads_the_calling_one_writes)
+{
+    next.pthread_create = NULL;
+    check_written_by_this_thread();
+}
+END_TEST
+
+START_TEST(a_thread_without_a_slot_writes_itself)
+{
+    /* Its stack cannot be walked, so pthread_create might meet a lock that it holds. */
+    thread_leave();
+    flush_add_sample(RECORD_CPU, 100);
+    agent_thread_finish(in_ms(8000));
+    ck_assert_uint_eq(made, 0);
+    ck_assert_int_eq(written(), 100);
+}
+END_TEST
+
+/* qsort's frame is libc's, between the app's: this thread may hold a lock of libc. */
+static int finish_in_comparison(const void *a, const void *b)
+{
+    if (flush_is_due_at_end())
+        agent_thread_finish(in_ms(8000));
+    return *(const int *)a - *(const int *)b;
+}
+
+START_TEST(in_the_middle_of_libc_no_thread_is_made)
+{
+    int numbers[] = {2, 1, 3};
+    flush_add_sample(RECORD_CPU, 100);
+    qsort(numbers, ARRAY_SIZE(numbers), sizeof(numbers[0]), finish_in_comparison);
+    ck_assert_uint_eq(made, 0);
+    ck_assert_int_eq(written(), 100);
+}
+END_TEST
+
+/* ---- a disk that hangs ---- */
+
+static uint32_t hangs, hanging;
+
+static void hang_while(const uint32_t *word)
+{
+    add_relaxed(&hanging, 1);
+    while (load_acquire(word)) {
+        struct timespec pause = {0, 1000000};
+        sys_raw6(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
+    }
+    add_relaxed(&hanging, (uint32_t)-1);
+}
+
+/* Only writes of the agent's own threads: the log is another file. */
+static bool hang_in_write(long number, const long args[6], long *result)
+{
+    (void)args;
+    (void)result;
+    if (number == SYS_write && thread_tls.internal && load_acquire(&hangs))
+        hang_while(&hangs);
+    return false;
+}
+
+START_TEST(a_disk_that_hangs_is_given_up_at_the_deadline)
+{
+    start_log();
+    sys_override = hang_in_write;
+    store_release(&hangs, 1);
+    flush_add_sample(RECORD_CPU, 100);
+    uint64_t deadline = in_ms(300);
+    agent_thread_finish(deadline);
+    uint64_t now = clock_monotonic_ns();
+    ck_assert_uint_ge(now, deadline);
+    ck_assert_uint_lt(now, deadline + 2 * NS_PER_SEC);
+    ck_assert_int_ge(lines_in_log("in time"), 1);
+    ck_assert_int_eq(written(), 0);
+    unlink(log_path);
+}
+END_TEST
+
+/* ---- requests ---- */
+
+START_TEST(a_flush_is_written_when_it_returns)
+{
+    for (int i = 1; i <= 3; i++) {
+        flush_add_sample(RECORD_CPU, 100);
+        agent_thread_flush(in_ms(8000));
+        ck_assert_int_eq(written(), 100 * i);
+        ck_assert_int_eq(count_files(flush_folder), i);
+    }
+    ck_assert_uint_eq(made, 1);
+    /* Nothing new: no file. */
+    agent_thread_flush(in_ms(8000));
+    ck_assert_int_eq(count_files(flush_folder), 3);
+    flush_add_sample(RECORD_CPU, 1000);
+    agent_thread_finish(in_ms(8000));
+    ck_assert_int_eq(written(), 1300);
+}
+END_TEST
+
+START_TEST(flushes_without_a_thread_leave_the_uploader_usable)
+{
+    create_error = EAGAIN;
+    for (int i = 1; i <= 3; i++) {
+        flush_add_sample(RECORD_CPU, 100);
+        agent_thread_flush(in_ms(8000));
+        ck_assert_int_eq(written(), 100 * i);
+    }
+    create_error = 0;
+    flush_add_sample(RECORD_CPU, 100);
+    agent_thread_finish(in_ms(8000));
+    ck_assert_int_eq(written(), 400);
+}
+END_TEST
+
+static void *flush_in_thread(void *argument)
+{
+    agent_thread_flush(in_ms(20000));
+    return argument;
+}
+
+static __thread bool is_ending;
+static uint32_t end_is_asked_for;
+
+static bool hang_or_note(long number, const long args[6], long *result)
+{
+    if (is_ending && number == SYS_futex && args[3] != 0) /* its wait has a time-out */
+        store_release(&end_is_asked_for, 1);
+    return hang_in_write(number, args, result);
+}
+
+static void *finish_in_thread(void *argument)
+{
+    is_ending = true;
+    agent_thread_finish(in_ms(20000));
+    *(int64_t *)argument = written();
+    return NULL;
+}
+
+START_TEST(the_end_is_not_taken_for_a_flush_that_runs)
+{
+    pthread_t flushing, ending;
+    int64_t written_at_end = 0;
+    sys_override = hang_or_note;
+    store_release(&hangs, 1);
+    flush_add_sample(RECORD_CPU, 100);
+    agent_thread_flush(in_ms(1)); /* makes the thread, which hangs */
+    pthread_create(&flushing, NULL, flush_in_thread, NULL);
+    while (!load_acquire(&hanging))
+        ;
+    flush_add_sample(RECORD_CPU, 2000);
+    pthread_create(&ending, NULL, finish_in_thread, &written_at_end);
+    while (!load_acquire(&end_is_asked_for))
+        ;
+    store_release(&hangs, 0);
+    pthread_join(ending, NULL);
+    pthread_join(flushing, NULL);
+    ck_assert_int_eq(written_at_end, 2100);
+}
+END_TEST
+
+/* ---- periods ---- */
+
+static void wait_for_total(int64_t total)
+{
+    uint64_t limit = in_ms(20000);
+    while (written() < total)
+        demand(clock_monotonic_ns() < limit);
+    ck_assert_int_eq(written(), total);
+}
+
+START_TEST(a_moment_after_the_period_makes_the_threads)
+{
+    options.period_ns = 20 * NS_PER_MS;
+    agent_thread_start(on_adopted);
+    ck_assert_uint_eq(moment_due_ns, recorder_window_start_ns() + options.period_ns);
+    flush_add_sample(RECORD_CPU, 100);
+    while (clock_monotonic_ns() < moment_due_ns)
+        ;
+    moment_pass();
+    wait_for_total(100);
+    ck_assert_uint_eq(load_relaxed(&made), 2); /* the agent's, and at the first blob the other */
+    flush_add_sample(RECORD_CPU, 1000);
+    wait_for_total(1100);
+    agent_thread_finish(in_ms(8000));
+    ck_assert_uint_eq(load_relaxed(&made), 2);
+    ck_assert_int_eq(written(), 1100);
+}
+END_TEST
+
+START_TEST(without_samples_no_thread_is_made)
+{
+    options.period_ns = 1;
+    agent_thread_start(on_adopted);
+    moment_pass();
+    ck_assert_uint_eq(made, 0);
+    /* Not asked again at each moment. */
+    ck_assert_uint_gt(moment_due_ns, clock_monotonic_ns() + 5 * NS_PER_SEC);
+    ck_assert_uint_lt(moment_due_ns, clock_monotonic_ns() + 11 * NS_PER_SEC);
+}
+END_TEST
+
+START_TEST(a_period_of_zero_is_never_over)
+{
+    options.period_ns = 0;
+    agent_thread_start(on_adopted);
+    flush_add_sample(RECORD_CPU, 100);
+    ck_assert_uint_eq(moment_due_ns, UINT64_MAX);
+    moment_set_due_now();
+    moment_pass();
+    ck_assert_uint_eq(made, 0);
+    ck_assert_uint_eq(moment_due_ns, UINT64_MAX);
+    agent_thread_finish(in_ms(8000));
+    ck_assert_int_eq(written(), 100);
+}
+END_TEST
+
+START_TEST(a_thread_that_cannot_be_made_is_said_once_and_tried_again)
+{
+    start_log();
+    create_error = EAGAIN;
+    options.period_ns = 1;
+    agent_thread_start(on_adopted);
+    flush_add_sample(RECORD_CPU, 100);
+    for (int i = 0; i < 3; i++) {
+        moment_set_due_now();
+        moment_pass();
+        ck_assert_uint_gt(moment_due_ns, clock_monotonic_ns() + 5 * NS_PER_SEC);
+    }
+    ck_assert_int_eq(lines_in_log("no thread of the agent (error 11)"), 1);
+    create_error = 0;
+    moment_set_due_now();
+    moment_pass();
+    ck_assert_uint_ge(load_relaxed(&made), 1);
+    unlink(log_path);
+}
+END_TEST
+
+START_TEST(a_moment_rescans_objects_that_are_not_known)
+{
+    modules_stale = 1;
+    moment_set_due_now();
+    moment_pass();
+    ck_assert_uint_eq(modules_stale, 0);
+    /* Once a second at most. */
+    modules_stale = 1;
+    moment_set_due_now();
+    moment_pass();
+    ck_assert_uint_eq(modules_stale, 1);
+    ck_assert_uint_le(moment_due_ns, clock_monotonic_ns() + NS_PER_SEC);
+    ck_assert_uint_eq(made, 0);
+}
+END_TEST
+
+/* ---- fork ---- */
+
+static void finish_in_child(void)
+{
+    thread_reset_in_child();
+    recorder_reset_in_child(clock_monotonic_ns(), clock_realtime_ns());
+    flush_reset_in_child();
+    uploader_reset_in_child(getpid());
+    agent_thread_reset_in_child();
+    ck_assert_uint_eq(moment_due_ns, recorder_window_start_ns() + options.period_ns);
+    made = 0;
+    agent_thread_finish(in_ms(8000));
+    ck_assert_uint_eq(made, 0);
+    flush_add_sample(RECORD_CPU, 5);
+    agent_thread_finish(in_ms(8000));
+    ck_assert_uint_eq(made, 1);
+    ck_assert_int_eq(written(), 5);
+}
+
+START_TEST(a_fork_child_makes_threads_of_its_own)
+{
+    flush_add_sample(RECORD_CPU, 100);
+    agent_thread_flush(in_ms(8000));
+    pid_t child = fork();
+    if (child == 0) {
+        finish_in_child();
+        _exit(0);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    agent_thread_finish(in_ms(8000));
+    ck_assert_int_eq(written(), 100);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("agent_thread");
+    TCase *end = tcase_create("end");
+    tcase_set_timeout(end, 30);
+    tcase_add_checked_fixture(end, setup, teardown);
+    tcase_add_test(end, without_samples_the_end_does_nothing);
+    tcase_add_test(end, at_the_end_a_thread_writes_what_is_left);
+    tcase_add_test(end, where_no_thread_can_be_made_the_calling_one_writes);
+    tcase_add_test(end, where_libc_has_no_threads_the_calling_one_writes);
+    tcase_add_test(end, a_thread_without_a_slot_writes_itself);
+    tcase_add_test(end, in_the_middle_of_libc_no_thread_is_made);
+    tcase_add_test(end, a_disk_that_hangs_is_given_up_at_the_deadline);
+    suite_add_tcase(suite, end);
+    TCase *requests = tcase_create("requests");
+    tcase_set_timeout(requests, 60);
+    tcase_add_checked_fixture(requests, setup, teardown);
+    tcase_add_test(requests, a_flush_is_written_when_it_returns);
+    tcase_add_test(requests, flushes_without_a_thread_leave_the_uploader_usable);
+    tcase_add_test(requests, the_end_is_not_taken_for_a_flush_that_runs);
+    suite_add_tcase(suite, requests);
+    TCase *periods = tcase_create("periods");
+    tcase_set_timeout(periods, 60);
+    tcase_add_checked_fixture(periods, setup, teardown);
+    tcase_add_test(periods, a_moment_after_the_period_makes_the_threads);
+    tcase_add_test(periods, without_samples_no_thread_is_made);
+    tcase_add_test(periods, a_period_of_zero_is_never_over);
+    tcase_add_test(periods, a_thread_that_cannot_be_made_is_said_once_and_tried_again);
+    tcase_add_test(periods, a_moment_rescans_objects_that_are_not_known);
+    tcase_add_test(periods, a_fork_child_makes_threads_of_its_own);
+    suite_add_tcase(suite, periods);
+    return suite;
+}

@@ -1,0 +1,334 @@
+/* What a CPU sample is worth. The walk is a stand-in; the handler and the tables are real. Ticks
+ * are sent by the suite, so that no test hopes for one (real timers: check_cputimer.c).
+ *
+ * The truth is exact to the nanosecond: what a window holds of a thread (samples, tail, overhead)
+ * is what its CPU clock went on by. */
+#include "test/check.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/auxv.h>
+
+#include "agent/agent_hot.h"
+#include "agent/base/clock.h"
+#include "agent/base/stats.h"
+#include "agent/record/scratch.h"
+#include "agent/sched/cpu_sample.h"
+#include "agent/thread/moment.h"
+#include "test/cpu_fixture.h"
+#include "test/demand.h"
+#include "test/record_fixture.h"
+#include "test/signal_fixture.h"
+#include "test/stand_in_walk.h"
+
+static void start(void)
+{
+    cpu_fixture_start(NS_PER_SEC); /* no timer is made here */
+}
+
+static void burn(uint64_t ns)
+{
+    uint64_t until = clock_thread_cpu_ns() + ns;
+    while (clock_thread_cpu_ns() < until)
+        cpu_burn();
+}
+
+static uint64_t amount_at(const struct window *window, uint64_t pc)
+{
+    return fixture_at(window, RECORD_CPU, pc).amount;
+}
+
+/* ---- ticks ---- */
+
+START_TEST(a_sample_is_worth_the_time_since_the_last_one)
+{
+    start();
+    struct thread_slot *slot = thread_attach(0, 0);
+    uint64_t begin = slot->cpu_last_ns;
+    enum { TICKS = 20 };
+    for (int i = 0; i < TICKS; i++) {
+        walk_site = 1000 + (uint64_t)i % 2;
+        uint64_t last = slot->cpu_last_ns;
+        uint64_t overhead = slot->overhead_ns;
+        burn(i % 2 ? 300000 : 100000);
+        uint64_t before = clock_thread_cpu_ns();
+        signal_tick(slot);
+        uint64_t after = clock_thread_cpu_ns();
+        ck_assert_uint_ge(slot->cpu_last_ns, before);
+        ck_assert_uint_le(slot->cpu_last_ns, after);
+        /* What the handler took is not the app's. */
+        ck_assert_uint_gt(slot->overhead_ns, overhead);
+        ck_assert_uint_le(slot->overhead_ns - overhead, after - before);
+        ck_assert_uint_gt(slot->cpu_last_ns, last);
+    }
+    uint64_t end = cpu_settle(slot);
+    struct window *window = cpu_check_total(end - begin);
+    ck_assert_uint_eq(stats_get(STAT_CPU_SAMPLES), TICKS);
+    ck_assert_uint_eq(window->real_samples, TICKS);
+    ck_assert_uint_ge(amount_at(window, 1000), TICKS / 2 * 100000);
+    ck_assert_uint_ge(amount_at(window, 1001), TICKS / 2 * 300000);
+    ck_assert_uint_eq(amount_at(window, PSEUDO_OVERHEAD), stats_get(STAT_OVERHEAD_NS));
+    ck_assert_uint_gt(amount_at(window, PSEUDO_TAIL), 0);
+}
+END_TEST
+
+START_TEST(a_handler_leaves_no_trace)
+{
+    start();
+    struct thread_slot *slot = thread_attach(0, 0);
+    uintptr_t low = slot->stack_low;
+    errno = 4711;
+    signal_tick(slot);
+    ck_assert_int_eq(errno, 4711);
+    ck_assert_uint_eq(thread_tls.inside, 0);
+    ck_assert_uint_eq(slot->guard & 1, 0);
+    ck_assert_uint_eq(slot->stack_low, low - WALK_PROBED);
+    for (int i = 0; i < SCRATCH_BUFFERS; i++)
+        ck_assert_ptr_nonnull(scratch_claim());
+}
+END_TEST
+
+START_TEST(a_sample_inside_the_agent_is_put_off)
+{
+    start();
+    struct thread_slot *slot = thread_attach(0, 0);
+    uint64_t begin = slot->cpu_last_ns;
+    thread_tls.inside = 1;
+    burn(NS_PER_MS);
+    signal_tick(slot);
+    signal_tick(slot);
+    ck_assert_uint_eq(thread_tls.inside, 1);
+    ck_assert_uint_eq(slot->cpu_last_ns, begin);
+    thread_tls.inside = 0;
+    signal_tick(slot);
+    uint64_t end = cpu_settle(slot);
+    ck_assert_uint_eq(stats_get(STAT_CPU_DROPPED_INSIDE), 2);
+    ck_assert_uint_eq(stats_get(STAT_CPU_SAMPLES), 1);
+    ck_assert_uint_ge(amount_at(cpu_check_total(end - begin), 1000), NS_PER_MS);
+}
+END_TEST
+
+START_TEST(a_sample_without_a_buffer_is_put_off)
+{
+    start();
+    struct thread_slot *slot = thread_attach(0, 0);
+    struct record_stack *claimed[SCRATCH_BUFFERS];
+    uint64_t begin = slot->cpu_last_ns;
+    for (int i = 0; i < SCRATCH_BUFFERS; i++)
+        ck_assert_ptr_nonnull(claimed[i] = scratch_claim());
+    burn(NS_PER_MS);
+    signal_tick(slot);
+    ck_assert_uint_eq(stats_get(STAT_CPU_DROPPED_BUSY), 1);
+    ck_assert_uint_eq(thread_tls.inside, 0);
+    scratch_give(claimed[63]);
+    signal_tick(slot);
+    uint64_t end = cpu_settle(slot);
+    ck_assert_uint_eq(stats_get(STAT_CPU_SAMPLES), 1);
+    ck_assert_uint_ge(amount_at(cpu_check_total(end - begin), 1000), NS_PER_MS);
+}
+END_TEST
+
+START_TEST(a_slot_that_is_not_the_threads_own_is_not_touched)
+{
+    start();
+    struct thread_slot *slot = thread_attach(0, 0);
+    struct thread_slot *other = thread_adopt(1);
+    struct thread_slot *unborn = thread_prepare(1, NULL);
+    struct thread_slot before = *other;
+    signal_tick(other);
+    signal_tick(unborn);
+    ck_assert_mem_eq(other, &before, sizeof(before));
+    ck_assert_ptr_eq(thread_tls.slot, slot);
+    /* A timer that is gone left a signal, and the slot is free. */
+    thread_leave();
+    signal_tick(slot);
+    ck_assert_ptr_null(thread_tls.slot);
+    ck_assert_uint_eq(stats_get(STAT_CPU_SAMPLES), 0);
+    ck_assert_uint_eq(fixture_rows(fixture_turn()), 0);
+}
+END_TEST
+
+START_TEST(hooks_are_overhead_not_the_apps_time)
+{
+    start();
+    struct thread_slot *slot = thread_attach(0, 0);
+    uint64_t begin = slot->cpu_last_ns;
+    alloc_start(1, true);
+    for (int i = 0; i < 100; i++) {
+        for (int j = 0; j < 10; j++)
+            agent_allocated(slot, 64);
+        if (i % 10 == 0)
+            signal_tick(slot);
+    }
+    uint64_t end = cpu_settle(slot);
+    struct window *window = cpu_check_total(end - begin);
+    ck_assert_uint_eq(stats_get(STAT_ALLOC_SAMPLES), 1000);
+    ck_assert_uint_eq(amount_at(window, PSEUDO_OVERHEAD), stats_get(STAT_OVERHEAD_NS));
+}
+END_TEST
+
+START_TEST(flags_of_a_walk_are_counted)
+{
+    start();
+    struct thread_slot *slot = thread_attach(0, 0);
+    walk_flags = 0;
+    signal_tick(slot);
+    walk_flags = UNWIND_CUT;
+    signal_tick(slot);
+    walk_flags = UNWIND_COMPLETE;
+    signal_tick(slot);
+    ck_assert_uint_eq(stats_get(STAT_STACKS_INCOMPLETE), 1);
+    ck_assert_uint_eq(stats_get(STAT_STACKS_CUT), 1);
+    ck_assert_uint_eq(fixture_rows(fixture_turn()), 1);
+}
+END_TEST
+
+static int check_row(const struct window_row *row, void *data)
+{
+    uint32_t extra = *(uint32_t *)data;
+    ck_assert_uint_eq(row->generation, WALK_GENERATION);
+    ck_assert_uint_eq(row->count, FIXTURE_FRAMES + extra);
+    if (extra)
+        ck_assert_uint_eq(row->pcs[0], PSEUDO_OVERHEAD);
+    for (uint32_t i = extra; i < row->count; i++)
+        ck_assert_uint_eq(row->pcs[i], 1000);
+    return 0;
+}
+
+START_TEST(a_sample_in_our_own_code_says_so)
+{
+    start();
+    uint32_t extra = _i;
+    walk_frames = FIXTURE_FRAMES; /* the longest stack has room for the name, too */
+    if (extra)
+        walk_flags |= UNWIND_LEAF_SELF;
+    signal_tick(thread_attach(0, 0));
+    struct window *window = fixture_turn();
+    ck_assert_uint_eq(fixture_rows(window), 1);
+    ck_assert_int_eq(window_each(window, check_row, &extra), 0);
+}
+END_TEST
+
+static uint32_t moments;
+
+static void count_moment(void)
+{
+    demand(thread_tls.inside == 1);
+    demand(!(thread_tls.slot->guard & 1));
+    moments++;
+}
+
+START_TEST(only_a_clean_stack_is_a_moment)
+{
+    start();
+    struct thread_slot *slot = thread_attach(0, 0);
+    moment_work = count_moment;
+    moment_set_due_now();
+    signal_tick(slot);
+    ck_assert_uint_eq(moments, 0);
+    walk_flags |= UNWIND_CLEAN;
+    signal_tick(slot);
+    ck_assert_uint_eq(moments, 1);
+    thread_tls.inside = 1;
+    signal_tick(slot);
+    ck_assert_uint_eq(moments, 1);
+}
+END_TEST
+
+/* ---- known stacks ---- */
+
+static int check_tail(const struct window_row *row, void *data)
+{
+    const uint64_t *roots = data;
+    ck_assert_uint_eq(row->pcs[0], PSEUDO_TAIL);
+    ck_assert_uint_eq(row->generation, CPU_LIST_GENERATION);
+    ck_assert_uint_eq(row->values.count, 0);
+    ck_assert_uint_eq(row->values.amount, 500);
+    ck_assert_uint_eq(row->count, roots[row->thread->tid - 1] ? 2 : 1);
+    if (row->count == 2)
+        ck_assert_uint_eq(row->pcs[1], roots[row->thread->tid - 1]);
+    return 0;
+}
+
+START_TEST(a_tail_has_the_place_where_its_thread_began)
+{
+    start();
+    /* The main thread, one whose birth was seen, one that was found. */
+    const uint64_t roots[] = {getauxval(AT_ENTRY), 4711, 0};
+    for (uint64_t i = 0; i < ARRAY_SIZE(roots); i++) {
+        struct thread_slot *slot = thread_prepare(i ? roots[i] : 0, NULL);
+        slot->is_main = i == 0;
+        slot->label.tid = i + 1;
+        slot->cpu_last_ns = 1000;
+        cpu_sample_tail(slot, 1500);
+        cpu_sample_tail(slot, 1500);
+        cpu_sample_tail(slot, 1400); /* a clock that is behind adds nothing */
+    }
+    ck_assert(!recorder_has_samples());
+    struct window *window = fixture_turn();
+    ck_assert_uint_eq(fixture_rows(window), ARRAY_SIZE(roots));
+    ck_assert_int_eq(window_each(window, check_tail, (void *)roots), 0);
+}
+END_TEST
+
+START_TEST(overhead_is_moved_once)
+{
+    start();
+    struct thread_slot *slot = thread_attach(0, 0);
+    slot->overhead_ns = 700;
+    cpu_sample_overhead(slot);
+    cpu_sample_overhead(slot);
+    struct thread_label label = {.tid = 3, .name = "libagent"};
+    cpu_sample_add_overhead(&label, 40);
+    cpu_sample_add_overhead(&label, 0);
+    ck_assert(!recorder_has_samples());
+    struct window *window = fixture_turn();
+    ck_assert_uint_eq(amount_at(window, PSEUDO_OVERHEAD), 740);
+    ck_assert_uint_eq(fixture_rows(window), 2);
+}
+END_TEST
+
+START_TEST(a_thread_that_no_signal_reaches_is_accounted)
+{
+    start();
+    struct thread_slot *slot = thread_attach(0, 0);
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, sampling_signal_number());
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    uint64_t begin = slot->cpu_last_ns;
+    burn(2 * NS_PER_MS);
+    uint64_t now = clock_thread_cpu_ns();
+    cpu_sample_unreached(slot, now, now - begin + 1);
+    ck_assert(!recorder_has_samples());
+    cpu_sample_unreached(slot, now, now - begin);
+    ck_assert(recorder_has_samples());
+    cpu_sample_unreached(slot, now, 1);
+    cpu_sample_unreached(slot, now - 1, 1);
+    uint64_t end = cpu_settle(slot);
+    ck_assert_uint_eq(amount_at(cpu_check_total(end - begin), PSEUDO_UNREACHED), now - begin);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("cpu_sample");
+    TCase *ticks = tcase_create("ticks");
+    tcase_add_test(ticks, a_sample_is_worth_the_time_since_the_last_one);
+    tcase_add_test(ticks, a_handler_leaves_no_trace);
+    tcase_add_test(ticks, a_sample_inside_the_agent_is_put_off);
+    tcase_add_test(ticks, a_sample_without_a_buffer_is_put_off);
+    tcase_add_test(ticks, a_slot_that_is_not_the_threads_own_is_not_touched);
+    tcase_add_test(ticks, hooks_are_overhead_not_the_apps_time);
+    tcase_add_test(ticks, flags_of_a_walk_are_counted);
+    tcase_add_loop_test(ticks, a_sample_in_our_own_code_says_so, 0, 2);
+    tcase_add_test(ticks, only_a_clean_stack_is_a_moment);
+    suite_add_tcase(suite, ticks);
+    TCase *known = tcase_create("known");
+    tcase_add_test(known, a_tail_has_the_place_where_its_thread_began);
+    tcase_add_test(known, overhead_is_moved_once);
+    tcase_add_test(known, a_thread_that_no_signal_reaches_is_accounted);
+    suite_add_tcase(suite, known);
+    return suite;
+}

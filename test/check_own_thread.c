@@ -1,0 +1,188 @@
+/* The agent's own threads: what they keep away from the app. */
+#include "test/check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "agent/base/sys.h"
+#include "agent/thread/own_thread.h"
+#include "agent/thread/thread_context.h"
+#include "test/next_libc.h"
+
+/* What the thread found out about itself. */
+static struct {
+    uint64_t mask;
+    char name[16];
+    struct thread_tls tls;
+    int detach_state;
+    int open_descriptors;
+    int made_descriptor;
+} found;
+static uint32_t is_there, never;
+
+static void wait_for(const uint32_t *word)
+{
+    while (!load_acquire(word))
+        sys_futex_wait(word, 0, 0);
+}
+
+static void *look_around(void *unused)
+{
+    pthread_attr_t attributes;
+    own_thread_enter("libagent-test");
+    sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &found.mask, sizeof(found.mask));
+    prctl(PR_GET_NAME, found.name);
+    found.tls = thread_tls;
+    pthread_getattr_np(pthread_self(), &attributes);
+    pthread_attr_getdetachstate(&attributes, &found.detach_state);
+    pthread_attr_destroy(&attributes);
+    for (int fd = 0; fd < 1024; fd++)
+        found.open_descriptors += fcntl(fd, F_GETFD) >= 0;
+    found.made_descriptor = sys_open("/dev/null", O_RDONLY, 0);
+    store_release(&is_there, 1);
+    sys_futex_wake(&is_there, 1);
+    wait_for(&never); /* the end of the process */
+    return unused;
+}
+
+static void start_and_wait(void)
+{
+    next_from_libc();
+    ck_assert_int_eq(own_thread_create(look_around), 0);
+    wait_for(&is_there);
+}
+
+START_TEST(it_is_marked_and_named)
+{
+    start_and_wait();
+    ck_assert_uint_eq(found.tls.internal, 1);
+    ck_assert_uint_ne(found.tls.inside, 0);
+    ck_assert_ptr_null(found.tls.slot);
+    ck_assert_str_eq(found.name, "libagent-test");
+    ck_assert_int_eq(found.detach_state, PTHREAD_CREATE_DETACHED);
+    ck_assert_uint_eq(thread_tls.internal, 0);
+    ck_assert_uint_eq(thread_tls.inside, 0);
+}
+END_TEST
+
+START_TEST(it_blocks_all_signals_but_those_inside_libc)
+{
+    sigset_t before, after;
+    sigemptyset(&before);
+    sigaddset(&before, SIGUSR2);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    start_and_wait();
+    const uint64_t never_blocked = 1ull << (SIGKILL - 1) | 1ull << (SIGSTOP - 1);
+    const uint64_t of_libc = 1ull << (32 - 1) | 1ull << (33 - 1);
+    ck_assert_uint_eq(found.mask, ~(never_blocked | of_libc));
+    /* The creator's own mask is what it was. */
+    pthread_sigmask(SIG_BLOCK, NULL, &after);
+    for (int i = 1; i < 32; i++)
+        ck_assert_int_eq(sigismember(&after, i), i == SIGUSR2);
+}
+END_TEST
+
+START_TEST(setuid_reaches_it)
+{
+    start_and_wait();
+    /* libc signals every thread and waits for each. */
+    ck_assert_int_eq(setuid(getuid()), 0);
+}
+END_TEST
+
+START_TEST(it_has_descriptors_of_its_own)
+{
+    int ends[2];
+    char byte;
+    ck_assert_int_eq(pipe(ends), 0);
+    ck_assert_int_eq(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+    start_and_wait();
+    ck_assert_int_eq(found.open_descriptors, 0);
+    /* Its first one has a number that is taken here, and stands for another file. */
+    ck_assert_int_eq(found.made_descriptor, 0);
+    ck_assert_int_ge(fcntl(0, F_GETFD), 0);
+    ck_assert_int_ge(fcntl(2, F_GETFD), 0);
+    /* It keeps no end open: the reader sees the end of the file. */
+    close(ends[1]);
+    ck_assert_int_eq(read(ends[0], &byte, 1), 0);
+}
+END_TEST
+
+static bool lacks_unshare(long number, const long args[6], long *result)
+{
+    (void)args;
+    *result = -ENOSYS;
+    return number == 436; /* close_range */
+}
+
+START_TEST(an_old_kernel_leaves_the_descriptors_shared)
+{
+    sys_override = lacks_unshare;
+    start_and_wait();
+    ck_assert_int_gt(found.open_descriptors, 0);
+    ck_assert_int_ge(fcntl(found.made_descriptor, F_GETFD), 0);
+}
+END_TEST
+
+/* ---- failure ---- */
+
+static int refuse(void *thread, const void *attributes, void *(*routine)(void *), void *argument)
+{
+    (void)thread;
+    (void)attributes;
+    (void)routine;
+    (void)argument;
+    ck_assert_uint_eq(thread_tls.inside, 1);
+    return EAGAIN;
+}
+
+START_TEST(a_refused_thread_is_an_error)
+{
+    sigset_t before, after;
+    next_from_libc();
+    next.pthread_create = refuse;
+    pthread_sigmask(SIG_BLOCK, NULL, &before);
+    ck_assert_int_eq(own_thread_create(look_around), -EAGAIN);
+    pthread_sigmask(SIG_BLOCK, NULL, &after);
+    ck_assert_mem_eq(&before, &after, sizeof(uint64_t));
+    ck_assert_uint_eq(thread_tls.inside, 0);
+}
+END_TEST
+
+START_TEST(without_functions_of_libc_there_is_no_thread)
+{
+    next_from_libc();
+    static const size_t needed[] = {offsetof(struct next_functions, pthread_create),
+                                    offsetof(struct next_functions, pthread_attr_init),
+                                    offsetof(struct next_functions, pthread_attr_setstacksize),
+                                    offsetof(struct next_functions, pthread_attr_setdetachstate)};
+    for (size_t i = 0; i < ARRAY_SIZE(needed); i++) {
+        void **member = (void **)(void *)((char *)&next + needed[i]);
+        void *saved = *member;
+        *member = NULL;
+        ck_assert_int_eq(own_thread_create(look_around), -ENOSYS);
+        *member = saved;
+    }
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("own_thread");
+    TCase *threads = tcase_create("threads");
+    tcase_add_test(threads, it_is_marked_and_named);
+    tcase_add_test(threads, it_blocks_all_signals_but_those_inside_libc);
+    tcase_add_test(threads, setuid_reaches_it);
+    tcase_add_test(threads, it_has_descriptors_of_its_own);
+    tcase_add_test(threads, an_old_kernel_leaves_the_descriptors_shared);
+    tcase_add_test(threads, a_refused_thread_is_an_error);
+    tcase_add_test(threads, without_functions_of_libc_there_is_no_thread);
+    suite_add_tcase(suite, threads);
+    return suite;
+}

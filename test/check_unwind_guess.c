@@ -1,0 +1,167 @@
+/* Code without call frame information: assembly, JIT code, leaf functions. What can be known is
+ * guessed (frame records, the word on top of the stack); where nothing can, the walk ends, and
+ * does not say that it is complete. */
+#include "test/check.h"
+
+#include <link.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "agent/thread/thread_context.h"
+#include "agent/unwind/modules.h"
+#include "agent/unwind/unwind.h"
+#include "test/unwind_reference.h"
+
+/* Stands in for thread_context: nobody holds a list while a test rescans. */
+void thread_grace_begin(struct thread_grace *grace)
+{
+    (void)grace;
+}
+
+bool thread_grace_over(struct thread_grace *grace)
+{
+    (void)grace;
+    return true;
+}
+
+#define KEEP_FRAME() __asm__ volatile("" ::: "memory")
+
+static struct frames ours, truth;
+
+static void start(void)
+{
+    ck_assert_int_eq(modules_start(dl_iterate_phdr), 0);
+    ck_assert_int_eq(unwind_start(), 0);
+    test_home_set();
+}
+
+static __attribute__((noinline)) void walk(void)
+{
+    walk_here(&ours);
+    KEEP_FRAME();
+}
+
+/* Code without any call frame information: with a frame record, and with nothing at all. */
+__asm__(".pushsection .text\n"
+        "call_with_record:\n"
+        "push %rbp\n"
+        "mov %rsp, %rbp\n"
+        "call *%rdi\n"
+        "pop %rbp\n"
+        "ret\n"
+        "call_without_record:\n"
+        "push %rbp\n"
+        "mov $-1, %rbp\n" /* no frame pointer */
+        "call *%rdi\n"
+        "pop %rbp\n"
+        "ret\n"
+        "pc_in_leaf: ret\n"
+        ".popsection\n");
+void call_with_record(void (*function)(void));
+void call_without_record(void (*function)(void));
+void pc_in_leaf(void);
+
+static __attribute__((noinline)) void known_truth(void)
+{
+    walk_here(&truth);
+    KEEP_FRAME();
+}
+
+static __attribute__((noinline)) void through(void (*call)(void (*)(void)))
+{
+    known_truth();
+    call(walk);
+    KEEP_FRAME();
+}
+
+START_TEST(assembly_without_rules)
+{
+    start();
+    through(call_with_record);
+    /* walk, call_with_record, through, ...; known_truth, through, ... */
+    ck_assert_uint_eq(ours.count, truth.count + 1);
+    ck_assert_mem_eq(ours.pcs + 3, truth.pcs + 2, (truth.count - 2) * sizeof(uint64_t));
+    ck_assert(ours.flags & UNWIND_COMPLETE);
+    through(call_without_record);
+    ck_assert_uint_eq(ours.count, 2);
+    ck_assert_uint_eq(ours.flags, 0);
+    ck_assert_uint_eq(modules_stale, 0); /* the code is known, its rules are not */
+}
+END_TEST
+
+START_TEST(leaf_without_rules)
+{
+    start();
+    uintptr_t stack[] = {(uintptr_t)known_truth + 1, 0, 0, 0};
+    struct unwind_regs regs = {.r = {0}};
+    regs.r[UNWIND_PC] = (uintptr_t)pc_in_leaf;
+    regs.r[UNWIND_SP] = (uintptr_t)stack;
+    regs.r[UNWIND_FP] = 1;
+    struct unwind_stack home = {(uintptr_t)stack, (uintptr_t)(stack + 4)};
+    ours.count = unwind_walk(&regs, true, &home, ours.pcs, 2, &ours.flags, &ours.generation);
+    ck_assert_uint_eq(ours.count, 2);
+    ck_assert_uint_eq(ours.pcs[1], (uintptr_t)known_truth);
+}
+END_TEST
+
+/* Code that no object holds: push rbp; mov rbp, rsp; call rdi; pop rbp; ret. And the same that
+ * calls itself first through rsi = rdi, rdi = rsi. */
+static const uint8_t jit_call[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
+/* push rbp; mov rbp, rsp; mov rdi, rsi; call rdx; pop rbp; ret */
+static const uint8_t jit_outer[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x89,
+                                    0xf7, 0xff, 0xd2, 0x5d, 0xc3};
+/* push rbp; xor ebp, ebp; call rdi; pop rbp; ret */
+static const uint8_t jit_no_record[] = {0x55, 0x31, 0xed, 0xff, 0xd7, 0x5d, 0xc3};
+static uint8_t *jit;
+
+static void make_jit(void)
+{
+    jit = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(jit, jit_call, sizeof(jit_call));
+    memcpy(jit + 64, jit_outer, sizeof(jit_outer));
+    memcpy(jit + 128, jit_no_record, sizeof(jit_no_record));
+}
+
+static __attribute__((noinline)) void through_jit(void)
+{
+    known_truth();
+    ((void (*)(void *, void (*)(void), void *))(jit + 64))(NULL, walk, jit);
+    KEEP_FRAME();
+}
+
+START_TEST(jit_code_with_frame_records)
+{
+    start();
+    make_jit();
+    through_jit();
+    /* walk, two of the JIT, through_jit, ... */
+    ck_assert_uint_eq(ours.count, truth.count + 2);
+    ck_assert_uint_eq(ours.pcs[1], (uintptr_t)jit + 5);
+    ck_assert_mem_eq(ours.pcs + 4, truth.pcs + 2, (truth.count - 2) * sizeof(uint64_t));
+    ck_assert_uint_eq(ours.flags, UNWIND_COMPLETE); /* whose code it is cannot be known */
+    ck_assert_uint_eq(modules_stale, 1);
+}
+END_TEST
+
+START_TEST(jit_code_without_frame_records)
+{
+    start();
+    make_jit();
+    ((void (*)(void (*)(void)))(jit + 128))(walk);
+    ck_assert_uint_eq(ours.count, 2);
+    ck_assert_uint_eq(ours.pcs[1], (uintptr_t)jit + 128 + 4);
+    ck_assert_uint_eq(ours.flags, 0);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *s = suite_create("unwind_guess");
+    TCase *t = tcase_create("unwind_guess");
+    tcase_add_test(t, assembly_without_rules);
+    tcase_add_test(t, leaf_without_rules);
+    tcase_add_test(t, jit_code_with_frame_records);
+    tcase_add_test(t, jit_code_without_frame_records);
+    suite_add_tcase(s, t);
+    return s;
+}

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "agent/base/log.h"
@@ -181,6 +182,24 @@ START_TEST(a_sigpipe_of_the_apps_stays_pending)
 }
 END_TEST
 
+/* RLIMIT_FSIZE is reached: the write would raise SIGXFSZ, which ends a process. */
+START_TEST(a_file_that_may_not_grow_raises_no_signal)
+{
+    const struct rlimit nothing = {0, RLIM_INFINITY}, all = {RLIM_INFINITY, RLIM_INFINITY};
+    int fd = open(path_in_folder("limited"), O_WRONLY | O_CREAT, 0600);
+    dup2(fd, 2);
+    signal(SIGXFSZ, SIG_DFL);
+    log_start(LOG_WARN, NULL);
+    int refused = setrlimit(RLIMIT_FSIZE, &nothing);
+    log_warn("there is no room for this");
+    setrlimit(RLIMIT_FSIZE, &all); /* Check writes to a file, too: at each assertion */
+    ck_assert_int_eq(refused, 0);
+    ck_assert_str_eq(text_of_file(path_in_folder("limited")), "");
+    close(fd);
+    errno = STDERR_PIPE_ERRNO;
+}
+END_TEST
+
 enum { WRITERS = 4, LINES = 500 };
 
 static void *write_lines(void *number)
@@ -277,6 +296,7 @@ Suite *suite(void)
     tcase_add_test(pipes, a_broken_pipe_raises_no_signal);
     tcase_add_test(pipes, a_blocked_sigpipe_stays_blocked_and_none_is_left);
     tcase_add_test(pipes, a_sigpipe_of_the_apps_stays_pending);
+    tcase_add_test(pipes, a_file_that_may_not_grow_raises_no_signal);
     tcase_add_test(pipes, lines_of_many_threads_stay_whole);
     tcase_add_test(pipes, no_line_is_lost_uncounted_behind_a_slow_reader);
     suite_add_tcase(suite, pipes);

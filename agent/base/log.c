@@ -107,19 +107,21 @@ static bool may_write(int fd)
     return ready < 0 || (ready > 0 && poll.revents != 0);
 }
 
-/* Writes without waiting, and without the SIGPIPE that a pipe with no reader sends to the
- * calling thread, which is the app's. */
+/* Writes without waiting, and without the signals that a pipe with no reader (SIGPIPE) or a file
+ * at RLIMIT_FSIZE (SIGXFSZ) sends to the calling thread, which is the app's. */
 static enum outcome write_unharmed(int fd, const char *data, size_t size)
 {
     if (!may_write(fd))
         return LATER;
-    uint64_t pipe_signal = UINT64_C(1) << (SIGPIPE - 1), mask = 0, pending = 0;
-    sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, &pipe_signal, &mask, KERNEL_SIGSET_SIZE);
+    uint64_t signals = UINT64_C(1) << (SIGPIPE - 1) | UINT64_C(1) << (SIGXFSZ - 1);
+    uint64_t mask = 0, pending = 0;
+    sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, &signals, &mask, KERNEL_SIGSET_SIZE);
     sys_call2(SYS_rt_sigpending, &pending, KERNEL_SIGSET_SIZE);
     long written = sys_write(fd, data, size);
-    if (written == -EPIPE && !(pending & pipe_signal)) {
+    uint64_t raised = signals & ~pending;
+    if ((written == -EPIPE || written == -EFBIG) && raised) {
         struct timespec at_once = {0};
-        sys_call4(SYS_rt_sigtimedwait, &pipe_signal, 0, &at_once, KERNEL_SIGSET_SIZE);
+        sys_call4(SYS_rt_sigtimedwait, &raised, 0, &at_once, KERNEL_SIGSET_SIZE);
     }
     sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, 0, KERNEL_SIGSET_SIZE);
     return written == -EAGAIN ? LATER : DONE;

@@ -19,7 +19,8 @@
 #include "uploader/uploader.h"
 
 enum thread_state { THREAD_NONE, THREAD_STARTING, THREAD_RUNNING };
-enum request { REQUEST_NONE, REQUEST_FLUSH, REQUEST_FINISH };
+/* What a request adds to `wanted`: the low bit tells the end, the others count. */
+enum request { REQUEST_FLUSH = 2, REQUEST_FINISH = 3 };
 
 /* When a thread cannot be made (limits), the next try is so much later. */
 static const uint64_t retry_ns = 10 * NS_PER_SEC;
@@ -30,9 +31,9 @@ enum { STACK_ROOM = 16384 };
 
 static uint32_t agent_thread;
 static uint32_t uploader_thread;
-static uint32_t request;
+static uint32_t wanted;
 static uint64_t request_deadline_ns;
-static uint32_t served; /* requests done */
+static uint32_t served; /* the value of `wanted` up to which all is done */
 static uint64_t next_rescan_ns;
 static uint32_t said_no_thread;
 static uint32_t said_no_rescan;
@@ -123,22 +124,22 @@ static void *agent_main(void *unused)
     store_release(&agent_thread, THREAD_RUNNING);
     uint64_t next_flush_ns = period_end();
     for (;;) {
-        uint32_t asked = load_acquire(&request);
+        uint32_t asked = load_acquire(&wanted);
         uint64_t now = clock_monotonic_ns();
         rescan_if_stale(now);
-        if (asked != REQUEST_NONE) {
-            serve((enum request)asked, load_relaxed(&request_deadline_ns));
-            store_release(&request, REQUEST_NONE);
-            __atomic_fetch_add(&served, 1, __ATOMIC_RELEASE);
+        if (asked != load_relaxed(&served)) {
+            bool is_end = asked & 1;
+            serve(is_end ? REQUEST_FINISH : REQUEST_FLUSH, load_relaxed(&request_deadline_ns));
+            store_release(&served, asked);
             sys_futex_wake(&served, INT32_MAX);
-            if (asked == REQUEST_FINISH)
+            if (is_end)
                 return NULL;
         } else if (now >= next_flush_ns) {
             flush_period();
             /* Missed periods are skipped, not made up. */
             next_flush_ns = clock_monotonic_ns() + options.period_ns;
         } else {
-            sys_futex_wait(&request, REQUEST_NONE, MIN_OF(next_flush_ns, now + rescan_every_ns));
+            sys_futex_wait(&wanted, asked, MIN_OF(next_flush_ns, now + rescan_every_ns));
         }
     }
 }
@@ -233,16 +234,18 @@ static void ask(enum request asked, uint64_t deadline_ns)
         serve(asked, deadline_ns);
         return;
     }
-    uint32_t before = load_acquire(&served);
     store_relaxed(&request_deadline_ns, deadline_ns);
-    store_release(&request, asked);
-    sys_futex_wake(&request, 1);
-    while (load_acquire(&served) == before) {
+    uint32_t ticket = __atomic_add_fetch(&wanted, (uint32_t)asked, __ATOMIC_RELEASE);
+    sys_futex_wake(&wanted, 1);
+    for (;;) {
+        uint32_t seen = load_acquire(&served);
+        if ((int32_t)(seen - ticket) >= 0)
+            return;
         if (clock_monotonic_ns() >= deadline_ns) {
             log_error("profiles could not be written in time: given up");
             return;
         }
-        sys_futex_wait(&served, before, deadline_ns);
+        sys_futex_wait(&served, seen, deadline_ns);
     }
 }
 
@@ -273,7 +276,7 @@ void agent_thread_reset_in_child(void)
 {
     agent_thread = THREAD_NONE;
     uploader_thread = THREAD_NONE;
-    request = REQUEST_NONE;
+    wanted = 0;
     served = 0;
     said_no_thread = 0;
     next_rescan_ns = 0;

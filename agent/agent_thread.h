@@ -4,10 +4,10 @@
  * Protocol:
  *  1. Nobody is born before there is work: `moment_due_ns` is the end of the period; the first
  *     thread of the app that passes a moment then makes the agent's thread (agent/thread/moment.h).
- *  2. The agent's thread flushes each period, sleeping on `request` until the next deadline. The
+ *  2. The agent's thread flushes each period, sleeping on `wanted` until the next deadline. The
  *     first blob makes the uploader's thread.
- *  3. Others ask by `request` (a flush before exec, the end), and wait on `served` with a
- *     deadline. Where no thread of ours exists and none may be made here (the calling stack has
+ *  3. Others add to `wanted` (a flush before exec, the end), and wait with a deadline for `served`
+ *     to reach it. Where no thread of ours exists and none may be made here (the calling stack has
  *     frames of libc in the middle: exit from a handler that interrupted malloc, say), the
  *     calling thread does the work itself: nothing in it needs a lock of libc or memory of
  *     malloc.

@@ -5,19 +5,17 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "agent/base/clock.h"
-#include "agent/base/log.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
 #include "agent/sched/cpu_sample.h"
 #include "agent/sched/sched.h"
 #include "test/cpu_fixture.h"
 #include "test/demand.h"
+#include "test/own_log.h"
 #include "test/record_fixture.h"
 #include "test/signal_fixture.h"
 #include "test/stand_in_walk.h"
@@ -210,23 +208,9 @@ static bool refuse(long number, const long args[6], long *result)
     return number == refused_call;
 }
 
-static int lines_in(const char *path, const char *what)
-{
-    char line[1024];
-    int count = 0;
-    FILE *file = fopen(path, "r");
-    while (file && fgets(line, sizeof(line), file))
-        count += strstr(line, what) != NULL;
-    if (file)
-        fclose(file);
-    return count;
-}
-
 START_TEST(a_refusal_is_counted_and_said_once)
 {
-    char path[] = "/tmp/check_cputimer_XXXXXX";
-    close(mkstemp(path));
-    log_start(LOG_WARN, path);
+    own_log_start();
     start();
     sys_override = refuse;
     refused_call = _i ? SYS_timer_settime : SYS_timer_create;
@@ -240,8 +224,8 @@ START_TEST(a_refusal_is_counted_and_said_once)
     ck_assert_uint_eq(stats_get(STAT_TIMERS_REFUSED), 3);
     /* A timer that could not be set is not left behind. */
     ck_assert_int_eq(deletions, _i ? 3 : 0);
-    ck_assert_int_eq(lines_in(path, "refuses timers (error 11"), 1);
-    unlink(path);
+    ck_assert_int_eq(own_log_lines("refuses timers (error 11"), 1);
+    own_log_remove();
 }
 END_TEST
 

@@ -228,9 +228,15 @@ START_TEST(more_sections_than_the_header_can_say)
     check_all(find_changed());
     elf.sections[0].sh_size = UINT64_MAX;
     check_none(find_changed(), -ENOEXEC);
-    elf.sections[0].sh_size = 1 << 20;
-    elf.size = 0;
-    check_none(find_changed(), -ENOEXEC);
+    /* In a file that is large enough: up to 65,536 are looked through. */
+    elf.sections[0].sh_size = 65536;
+    store(elf.size);
+    ck_assert_int_eq(truncate(path, 8 << 20), 0);
+    check_all(find());
+    elf.sections[0].sh_size = 65537;
+    store(elf.size);
+    ck_assert_int_eq(truncate(path, 8 << 20), 0);
+    check_none(find(), -ENOEXEC);
 }
 END_TEST
 
@@ -242,6 +248,11 @@ START_TEST(dynsym_where_symtab_is_bad)
     sections[ELF_DATA].sh_type = SHT_DYNSYM;
     sections[ELF_SYMBOLS].sh_link = 99;
     check_all(find_changed());
+    /* A table of strings that would be good, but is no section. */
+    sections[ELF_DATA].sh_link = ELF_SECTIONS;
+    sections[ELF_SECTIONS] = sections[ELF_STRINGS];
+    elf.size += sizeof(sections[0]);
+    check_none(find_changed(), -ENOEXEC);
 }
 END_TEST
 
@@ -439,22 +450,24 @@ END_TEST
  * then those that are worse than all of them, which only their names tell. */
 START_TEST(symbols_that_are_all_compared)
 {
+    char *longest = malloc(SLOW_ADDRESSES + 2);
+    memset(longest, 'f', SLOW_ADDRESSES + 1);
+    longest[SLOW_ADDRESSES + 1] = 0;
     struct elf_symbol *symbols = calloc(SLOW_SYMBOLS, sizeof(symbols[0]));
     for (size_t i = 0; i < SLOW_SYMBOLS; i++)
         symbols[i] = (struct elf_symbol){
-            .name = i < SLOW_ADDRESSES ? "f" : "longer",
+            .name = i == 0 ? longest : "x",
             .value = ELF_CODE,
             .size = 16 + (i < SLOW_ADDRESSES ? SLOW_ADDRESSES - i : SLOW_ADDRESSES),
             .type = STT_FUNC};
     free(elf.data);
     elf = elf_build(symbols, SLOW_SYMBOLS, SHT_SYMTAB);
-    /* The first names are the same text cut from ever further behind. */
-    memset(elf.strings + 1, 'f', SLOW_ADDRESSES);
-    elf.strings[1 + SLOW_ADDRESSES] = 0;
-    for (size_t i = 0; i < SLOW_ADDRESSES; i++)
-        elf.symbols[1 + i].st_name = (uint32_t)(1 + i);
+    /* All names are ends of the longest. */
+    for (size_t i = 0; i < SLOW_SYMBOLS; i++)
+        elf.symbols[1 + i].st_name = (uint32_t)(i < SLOW_ADDRESSES ? 2 + i : 1);
     find_within_seconds(SLOW_SYMBOLS, SLOW_ADDRESSES);
     free(symbols);
+    free(longest);
 }
 END_TEST
 

@@ -104,8 +104,8 @@ START_TEST(leaf_without_rules)
 }
 END_TEST
 
-/* Code that no object holds: push rbp; mov rbp, rsp; call rdi; pop rbp; ret. And the same that
- * calls itself first through rsi = rdi, rdi = rsi. */
+/* Code that no object holds.
+ * push rbp; mov rbp, rsp; call rdi; pop rbp; ret */
 static const uint8_t jit_call[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
 /* push rbp; mov rbp, rsp; mov rdi, rsi; call rdx; pop rbp; ret */
 static const uint8_t jit_outer[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x89,

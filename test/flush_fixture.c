@@ -53,8 +53,14 @@ void flush_add_sample(enum record_family family, uint64_t amount)
     } stack = {load_acquire(&modules_list)->generation, (uintptr_t)flush_site + 1};
     struct thread_label label = {.tid = (uint64_t)sys_tid(), .name = "suite"};
     uint64_t units = family == RECORD_ALLOC ? amount << RECORD_AMOUNT_BITS_ALLOC : amount;
+    struct thread_slot *slot = thread_tls.slot;
+    bool opens = slot && !(slot->guard & 1);
+    if (opens)
+        thread_guard_enter(slot);
     recorder_add(family, (const struct record_stack *)(const void *)&stack, 1, &label,
                  (struct record_values){1 << RECORD_FRACTION_BITS, units}, true);
+    if (opens)
+        thread_guard_leave(slot);
 }
 
 void flush_write_out(void)

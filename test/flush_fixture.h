@@ -12,7 +12,8 @@ extern char flush_folder[64]; /* empty at the start */
 
 /* Options, tables, modules, unwinder and uploader; profiles are not compressed. */
 void flush_fixture_start(void);
-/* A sample of the calling thread in flush_site: one, of `amount` nanoseconds or bytes. */
+/* A sample of the calling thread in flush_site: one, of `amount` nanoseconds or bytes. In its
+ * guard, which may be open already. */
 void flush_site(void);
 void flush_add_sample(enum record_family family, uint64_t amount);
 /* Writes what is queued, in the calling thread. */

@@ -17,12 +17,10 @@
  * is at least a page where it matters, and no program has code there). */
 static const uint64_t pseudo_end = PAGE_SIZE_MIN;
 
-enum place_kind { PLACE_OBJECT, PLACE_PSEUDO, PLACE_ANON };
-
 struct place {
-    enum place_kind kind;
-    const struct object *object; /* PLACE_OBJECT */
-    uint64_t low, high;          /* addresses met; none yet: low > high */
+    const struct object *object; /* NULL: pseudo frames, or code in no known object */
+    bool is_pseudo;
+    uint64_t low, high; /* addresses met; none yet: low > high */
 };
 
 struct location {
@@ -56,18 +54,18 @@ static uint32_t place_count(const struct location_table *table)
 }
 
 /* The place's index + 1, 0 when there is no memory. */
-static uint32_t place_of(struct location_table *table, enum place_kind kind,
-                         const struct object *object)
+static uint32_t place_of(struct location_table *table, const struct object *object, bool is_pseudo)
 {
-    uint32_t found = pair_map_get(&table->by_object, (uintptr_t)object, kind);
+    uint32_t found = pair_map_get(&table->by_object, (uintptr_t)object, is_pseudo);
     if (found)
         return found;
-    struct place place = {.kind = kind, .object = object, .low = UINT64_MAX};
+    struct place place = {.object = object, .is_pseudo = is_pseudo, .low = UINT64_MAX};
     buffer_append(&table->places, &place, sizeof(place));
     uint32_t number = place_count(table);
-    return table->places.error || pair_map_add(&table->by_object, (uintptr_t)object, kind, number)
-               ? 0
-               : number;
+    if (table->places.error ||
+        pair_map_add(&table->by_object, (uintptr_t)object, is_pseudo, number))
+        return 0;
+    return number;
 }
 
 static uint32_t add_location(struct location_table *table, uint32_t place, uint64_t address)
@@ -89,12 +87,10 @@ static uint32_t add_location(struct location_table *table, uint32_t place, uint6
 static uint32_t resolve(struct location_table *table, uint32_t generation, uint64_t pc)
 {
     struct module_address found = {.object = NULL};
-    enum place_kind kind = PLACE_PSEUDO;
-    if (pc >= pseudo_end) {
+    bool is_pseudo = pc < pseudo_end;
+    if (!is_pseudo)
         found = modules_resolve(generation, (uintptr_t)pc);
-        kind = found.object ? PLACE_OBJECT : PLACE_ANON;
-    }
-    uint32_t place = place_of(table, kind, found.object);
+    uint32_t place = place_of(table, found.object, is_pseudo);
     return place ? add_location(table, place - 1, found.object ? found.vaddr : pc) : 0;
 }
 
@@ -102,7 +98,7 @@ int locations_begin(struct location_table *table)
 {
     *table = (struct location_table){.locations = {0}};
     /* First, so that its mapping is number 1 whatever was sampled. */
-    return modules_main() && !place_of(table, PLACE_OBJECT, modules_main()) ? -ENOMEM : 0;
+    return modules_main() && !place_of(table, modules_main(), false) ? -ENOMEM : 0;
 }
 
 uint32_t location_of(struct location_table *table, uint32_t generation, uint64_t pc)
@@ -198,7 +194,7 @@ static int name_by_address(struct naming *naming, uint32_t index)
     const struct place *place = place_at(naming->table, location->place);
     char name[NAME_SIZE];
     size_t length;
-    if (place->kind == PLACE_PSEUDO)
+    if (place->is_pseudo)
         length = format(name, sizeof(name), "%s",
                         pseudo_frame_name((enum pseudo_frame)location->address));
     else
@@ -322,9 +318,7 @@ static void encode_place(struct buffer *out, struct string_table *strings,
                          const struct place *place, uint32_t first_mapping)
 {
     const struct object *object = place->object;
-    const char *filename = object                        ? object->path
-                           : place->kind == PLACE_PSEUDO ? "[libagent]"
-                                                         : "[anon]";
+    const char *filename = object ? object->path : place->is_pseudo ? "[libagent]" : "[anon]";
     uint32_t name = string_table_add(strings, filename, strlen(filename));
     uint32_t build_id = object ? build_id_text(strings, object) : 0;
     /* Where there is no segment: what was met. */

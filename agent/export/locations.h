@@ -30,7 +30,7 @@ struct location_table {
     struct buffer functions;    /* struct function, by number - 1 */
     struct pair_map by_pc;      /* (pc, generation) to location */
     struct pair_map by_address; /* (place, address) to location */
-    struct pair_map by_object;  /* (object, kind) to place + 1 */
+    struct pair_map by_object;  /* (object, is pseudo) to place + 1 */
     struct pair_map by_name;    /* (name, system name) to function */
 };
 

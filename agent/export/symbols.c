@@ -12,8 +12,8 @@ enum {
     CHUNK_SYMBOLS = 2048,   /* 48 KiB a read */
     SECTION_BITS = 1 << 16, /* st_shndx has 16 bits */
     NAME_FIRST_READ = 256,  /* most names are shorter: one read each */
-    STEPS_MAX = 64 << 20,   /* addresses looked at, all symbols together: about 0.2 s */
-    COMPARE_STEPS = 100,    /* two names read cost as much */
+    STEPS_MAX = 64 << 20,   /* addresses looked at, all symbols together: about 0.3 s */
+    COMPARE_STEPS = 500,    /* two names read cost as much */
     TEXTS_MAX = 16 << 20,   /* bytes of names; a usual window has under 1 MiB from all objects */
 };
 

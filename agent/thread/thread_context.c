@@ -256,7 +256,7 @@ bool thread_slot_is_ours(const struct thread_slot *slot)
 
 bool thread_guard_quiescent(uint64_t deadline_ns)
 {
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    full_fence();
     uint32_t count = thread_slot_count();
     for (uint32_t i = 0; i < count; i++) {
         const struct thread_slot *slot = &threads.slots[i];
@@ -276,7 +276,7 @@ bool thread_guard_quiescent(uint64_t deadline_ns)
 
 void thread_grace_begin(struct thread_grace *grace)
 {
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    full_fence();
     grace->count = 0;
     uint32_t count = thread_slot_count();
     for (uint32_t i = 0; i < count; i++) {

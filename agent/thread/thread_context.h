@@ -106,7 +106,7 @@ bool thread_slot_is_ours(const struct thread_slot *slot);
 static inline void thread_guard_enter(struct thread_slot *slot)
 {
     __atomic_store_n(&slot->guard, slot->guard + 1, __ATOMIC_SEQ_CST);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    full_fence();
 }
 static inline void thread_guard_leave(struct thread_slot *slot)
 {

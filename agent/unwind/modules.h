@@ -6,17 +6,17 @@
  *     address, and publishes it by one release store of `modules_list`.
  *  2. Readers (SIG, HOOK) load that pointer once per walk (acquire) inside a thread guard
  *     (agent/thread/thread_context.h) and use only what hangs on it.
- *  3. A replaced list is retired and reused only once each guard that was open then has been
- *     closed (thread_grace); nobody waits for that: a list that is still held stays retired
- *     until the next rescan. When all lists are held (walkers preempted in the middle, amid a
- *     storm of dlopen), a rescan gives -EAGAIN and leaves modules_stale set.
+ *  3. A replaced list is retired and reused only once thread_grace_over says that no guard that
+ *     could hold it is open; nobody waits for that: a list that is still held stays retired until
+ *     the next rescan. Their number is bounded: when all are held, the rescan is refused.
  *  4. Objects (identity, names, segments, unwind tables) are never freed: an object loaded again
- *     is found by path, device, inode and build id and used again. So names of closed objects
- *     stay, and tables that a walker may read stay mapped.
- *  5. Objects of the start (those that dlclose cannot unload) have their .eh_frame read in place;
- *     for objects that came by dlopen the file is mapped by us (read only), so that a dlclose
- *     during a walk cannot take it away; where that file is not the same any more (build id,
- *     size), its tables are copied to memory of ours while it is certainly loaded.
+ *     is found by path, program headers and build id (without one: by its unwind tables) and used
+ *     again. So names of closed objects stay, and tables that a walker may read stay mapped.
+ *  5. Objects of the start (those that dlclose cannot unload: needed by the main program or by
+ *     libagent.so, directly or not) have their .eh_frame read in place, and no file is opened for
+ *     them; for others the file is mapped by us (read only), so that a dlclose during a walk
+ *     cannot take it away; where that file is not the same any more, or cannot be opened, its
+ *     tables are copied to memory of ours while it is certainly loaded.
  *
  * Address reuse: `generation` of a list grows by one when an object is loaded at addresses where
  * a different object was before. A recorded stack keeps the generation that it was walked with,
@@ -41,9 +41,8 @@ struct object_segment {
     uint64_t offset;
 };
 
-/* Unwind tables as they can be read now: `data` holds the bytes whose run-time address is
- * `address`; both differ where the tables were mapped or copied by us (address is then for the
- * load bias 0: add the module's bias). */
+/* A table of the object, wherever its bytes can be read: in the app's mapping, in one of ours, or
+ * in a copy. */
 struct object_table {
     const uint8_t *data;
     uint64_t vaddr; /* ELF virtual address of data[0] */
@@ -98,7 +97,9 @@ extern uint32_t modules_stale;
 struct dl_phdr_info;
 typedef int (*modules_iterate_fn)(int (*callback)(struct dl_phdr_info *, size_t, void *), void *);
 int modules_start(modules_iterate_fn iterate) MUST_USE;
-/* INIT, THR, TICK. Sees what was loaded and unloaded. 0 or a negative errno. */
+/* INIT, THR, TICK. Sees what was loaded and unloaded. 0 or a negative errno: -EAGAIN when every
+ * list is still held, -ETIMEDOUT when another rescan does not end (the app may call dlopen inside
+ * its dl_iterate_phdr callback); modules_stale is then set. */
 int modules_rescan(void) MUST_USE;
 /* Marks the object that holds `address` as is_system (the allocator below; INIT, before the first
  * sample). */

@@ -3,10 +3,15 @@
  * Method: call frame information (.eh_frame through .eh_frame_hdr), interpreted on a miss, with
  * one process-wide, two-way cache of 16,384 rules in single 64-bit words in front (cfi.c,
  * rule_cache.c; the study behind it is the project's). No loader call, no lock, no malloc,
- * nothing per thread, no system call except the probe of stack pages seen for the first time.
+ * nothing per thread, no system call except the probe of stack pages seen for the first time (and
+ * one in the process's first walk, which prefaults the cache).
  *
- * Owns: the rule cache. Context: SIG, HOOK, all others; inside a thread guard. Stack: under
- * 1 KiB. Locks: none. */
+ * Code without rules (assembly, JIT code) is followed by frame records (rbp) or, at the innermost
+ * frame, by the word on top of the stack, but only where that leads into known code; else the
+ * walk ends there, and is not complete.
+ *
+ * Owns: the rule cache. Context: SIG, HOOK, all others; inside a thread guard. Stack: 1.1 KiB.
+ * Locks: none. */
 #ifndef LIBAGENT_UNWIND_H
 #define LIBAGENT_UNWIND_H
 
@@ -29,9 +34,10 @@ struct unwind_regs {
 };
 
 /* The part of the thread's own stack that is known to be readable, [low, high). `high` is fixed
- * when the thread is attached (thread pointer, or argv for the main thread); `low` moves down
- * page by page, each probed once. Stacks elsewhere (sigaltstack, coroutines) are probed anew in
- * each walk. */
+ * when the thread is attached (thread pointer, or argv for the main thread), where `low` may be
+ * equal to it; `low` moves down when a walk from deeper pages, each probed, comes to the thread's
+ * first frame without a change of stacks. Stacks elsewhere (sigaltstack, coroutines) are probed
+ * anew in each walk. */
 struct unwind_stack {
     uintptr_t low, high;
 };
@@ -45,7 +51,7 @@ enum unwind_flags {
                                 outermost ones: no lock of libc, loader or allocator can be held */
 };
 
-/* 0 or a negative errno; makes and prefaults the cache. INIT. */
+/* 0 or a negative errno; makes the cache. INIT. */
 int unwind_start(void) MUST_USE;
 /* Walks from `regs` (changed). Writes up to `max` program counters, innermost first, frames of
  * libagent.so left out: the interrupted pc itself where `regs` come from a signal context, and

@@ -256,6 +256,9 @@ START_TEST(a_window_that_cannot_be_encoded_is_counted_and_given_up)
     struct profile *cpu = flush_read("cpu");
     ck_assert_int_eq(profile_total(cpu, CPU_NS), 5);
     ck_assert(profile_has_comment(cpu, "libagent: windows that could not be written: 2"));
+    char name[64];
+    snprintf(name, sizeof(name), "app.%d.0000.cpu.pb", getpid());
+    ck_assert(file_exists(in_folder(flush_folder, name)));
 }
 END_TEST
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -367,6 +368,43 @@ START_TEST(threads_that_intern_the_same_keys_share_entries)
 }
 END_TEST
 
+/* Two threads that reach each new key at the same instant: the one that comes second has written
+ * an entry for nothing, and uses the other's. */
+enum { RACES = 20000 };
+
+static uint32_t at_key[2];
+static struct intern_entry *met[2][RACES];
+
+static void *race_for_keys(void *argument)
+{
+    size_t self = (size_t)argument;
+    for (uint32_t key = 0; key < RACES; key++) {
+        store_release(&at_key[self], key + 1);
+        for (int spins = 0; load_acquire(&at_key[!self]) <= key; spins++) {
+            if (spins > 1000)
+                sched_yield();
+        }
+        met[self][key] = intern_word(key);
+    }
+    store_release(&at_key[self], UINT32_MAX);
+    return NULL;
+}
+
+START_TEST(a_race_for_a_new_key_has_one_winner)
+{
+    make(16 * MIB, 65536);
+    pthread_t threads[2];
+    for (size_t i = 0; i < 2; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, race_for_keys, (void *)i), 0);
+    for (size_t i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    for (uint32_t key = 0; key < RACES; key++)
+        demand(met[0][key] && met[0][key] == met[1][key]);
+    ck_assert_uint_eq(table.entries, RACES);
+    intern_destroy(&table);
+}
+END_TEST
+
 static void check_nothing_is_lost(void)
 {
     uint64_t sum = sum_of_values();
@@ -412,6 +450,7 @@ Suite *suite(void)
     suite_add_tcase(suite, one);
     TCase *many = tcase_create("many threads");
     tcase_set_timeout(many, 60);
+    tcase_add_test(many, a_race_for_a_new_key_has_one_winner);
     tcase_add_test(many, threads_that_intern_the_same_keys_share_entries);
     tcase_add_test(many, an_arena_that_fills_under_threads_loses_nothing_but_what_it_refused);
     tcase_add_test(many, an_index_that_fills_under_threads_loses_nothing_but_what_it_refused);

@@ -283,7 +283,7 @@ START_TEST(a_slot_of_ours_is_told_from_any_other_value)
 }
 END_TEST
 
-enum { TAKERS = 8, TAKEN_AT_ONCE = 3, TAKES = 5000 };
+enum { TAKERS = 8, TAKEN_AT_ONCE = 3, TAKES = 20000 };
 
 static uint32_t owners[TAKERS * TAKEN_AT_ONCE];
 static uint32_t shared; /* times that a slot had two owners */

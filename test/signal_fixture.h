@@ -40,8 +40,11 @@ extern sigset_t signal_mask_inside;
 struct sigaction signal_action(void (*handler)(int), int flags);
 struct sigaction signal_set(struct sigaction action);
 struct sigaction signal_get(void);
+/* SA_RESTORER, which libc adds on x86-64 and which has no name in its headers. */
+enum { SIGNAL_FLAG_OF_LIBC = 0x04000000 };
 /* What the kernel has. */
 struct sigaction signal_in_kernel(int signal);
+/* Handler, mask and flags, but for the one of libc. */
 void signal_check_same(const struct sigaction *a, const struct sigaction *b);
 
 /* Runs `body` in a fork child that knows it is one; returns the wait status. */

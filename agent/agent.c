@@ -81,11 +81,12 @@ uintptr_t agent_thread_begin(struct thread_slot *slot, void **argument)
 static void thread_leaving(void)
 {
     struct thread_slot *slot = thread_tls.slot;
+    if (!is_on())
+        return; /* the process ends, or is under a filter: no system call */
     thread_tls.inside = 1;
     if (slot && slot->tid == sys_tid()) {
-        if (scheduler)
+        if (scheduler) {
             scheduler->thread_end(slot);
-        if (scheduler && is_on()) {
             thread_guard_enter(slot);
             cpu_sample_tail(slot, clock_thread_cpu_ns());
             cpu_sample_overhead(slot);
@@ -230,6 +231,11 @@ int agent_signal_number(void)
     return sampling_signal_number();
 }
 
+bool agent_signal_is_handled(void)
+{
+    return sampling_signal_is_handled();
+}
+
 bool agent_signal_is_ours(const siginfo_t *info)
 {
     return sampling_signal_is_ours(info);
@@ -247,7 +253,7 @@ void agent_at_exit(void)
 {
     uint32_t on = AGENT_ON;
     /* exit from two threads at once: one of them does this. */
-    if (sys_pid() != thread_pid() ||
+    if (!is_on() || sys_pid() != thread_pid() ||
         !__atomic_compare_exchange_n(&state, &on, AGENT_STOPPING, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_RELAXED))
         return;
@@ -264,6 +270,15 @@ void agent_at_exit(void)
     agent_thread_finish(clock_monotonic_ns() + exit_limit_ns);
     log_flush();
     thread_tls.inside--;
+}
+
+void agent_before_seccomp(void)
+{
+    if (!is_on() || sys_pid() != thread_pid())
+        return;
+    agent_at_exit();
+    for (uint32_t i = 0; scheduler && i < thread_slot_count(); i++)
+        scheduler->thread_end(thread_slot_at(i));
 }
 
 void agent_before_exec(void)
@@ -316,11 +331,8 @@ void agent_objects_used(void)
 
 /* ---- fork ---- */
 
-/* Between prepare and parent or child, under LOCK_MODULES. */
-static uint64_t mask_before_fork;
-
-/* The signal waits: the kernel starts fork again when a signal is pending, so that with many
- * pages to copy a fork would never end. */
+/* LOCK_MODULES is held over the fork, and signals wait with it: the kernel starts a fork again
+ * when a signal is pending, so that with many pages to copy it would never end. */
 void agent_fork_prepare(void)
 {
     if (!is_on())
@@ -328,17 +340,13 @@ void agent_fork_prepare(void)
     thread_tls.inside++;
     thread_tls.in_fork = 1;
     modules_lock_for_fork();
-    uint64_t all = ~(uint64_t)0;
-    sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, &all, &mask_before_fork, sizeof(all));
 }
 
 static void after_fork(void)
 {
-    uint64_t mask = mask_before_fork;
-    modules_unlock_after_fork();
     thread_tls.in_fork = 0;
-    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
     thread_tls.inside--;
+    modules_unlock_after_fork();
 }
 
 void agent_fork_parent(void)

@@ -25,6 +25,9 @@ void agent_init(char **argv, char **environment);
 void agent_stay_off(void);
 /* Return from main, exit, quick_exit: writes the last window, within EXIT_LIMIT. INIT. */
 void agent_at_exit(void);
+/* Before the process puts itself under a seccomp filter: writes the last window, ends our threads
+ * and timers; no system call is made by the agent afterwards. THR. */
+void agent_before_seccomp(void);
 /* Before exec: what was recorded is written, since exec ends it. THR. */
 void agent_before_exec(void);
 
@@ -47,6 +50,8 @@ void agent_objects_used(void);
 
 /* The sampling signal's number, 0 where there is none. Any context. */
 int agent_signal_number(void);
+/* Has the app a handler of its own for that signal? Any context. */
+bool agent_signal_is_handled(void);
 /* Is this signal one of ours rather than the app's? Any context. */
 bool agent_signal_is_ours(const siginfo_t *info);
 /* sigaction for the sampling signal: true when answered here (*result, *old). THR, SIG. */

@@ -1,14 +1,9 @@
 /* signal_hooks.c: what the app sees and sets of the sampling signal is its own view of it
- * (agent/sched/sampling_signal.h); every other signal goes straight to libc. Waits for signals
- * pass over ours. A mask given to signalfd loses the sampling signal: a read from the descriptor
- * cannot be looked through. */
-#include <errno.h>
+ * (agent/sched/sampling_signal.h); every other signal goes straight to libc. */
 #include <signal.h>
 #include <string.h>
-#include <sys/signalfd.h>
 
 #include "agent/agent.h"
-#include "agent/base/clock.h"
 #include "shim/shim.h"
 
 /* These have the system's declarations (signal.h is needed for its types). */
@@ -111,75 +106,4 @@ EXPORT int siginterrupt(int number, int flag)
     interrupts = flag != 0;
     action.sa_flags = flag ? action.sa_flags & ~SA_RESTART : action.sa_flags | SA_RESTART;
     return sigaction(number, &action, NULL);
-}
-
-/* ---- waits ---- */
-
-static bool waits_for_ours(const sigset_t *set)
-{
-    int number = agent_signal_number();
-    return number && sigismember(set, number) == 1;
-}
-
-static struct timespec time_left(uint64_t deadline_ns)
-{
-    uint64_t now = clock_monotonic_ns();
-    uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
-    return (struct timespec){(time_t)(left / NS_PER_SEC), (long)(left % NS_PER_SEC)};
-}
-
-EXPORT int sigtimedwait(const sigset_t *set, siginfo_t *info, const struct timespec *timeout)
-{
-    if (!waits_for_ours(set))
-        return NEXT(sigtimedwait)(set, info, timeout);
-    siginfo_t own;
-    siginfo_t *found = info ? info : &own;
-    uint64_t deadline = 0;
-    struct timespec left;
-    /* Time-outs that the kernel refuses, or that would overflow, go through as they are. */
-    if (timeout && timeout->tv_sec >= 0 && timeout->tv_sec < INT32_MAX) {
-        deadline = clock_monotonic_ns() + (uint64_t)timeout->tv_sec * NS_PER_SEC +
-                   (uint64_t)timeout->tv_nsec;
-    }
-    for (;;) {
-        int number = NEXT(sigtimedwait)(set, found, timeout);
-        if (!is_ours(number) || !agent_signal_is_ours(found))
-            return number;
-        if (deadline) {
-            left = time_left(deadline);
-            timeout = &left;
-        }
-    }
-}
-
-EXPORT int sigwaitinfo(const sigset_t *set, siginfo_t *info)
-{
-    return sigtimedwait(set, info, NULL);
-}
-
-EXPORT int sigwait(const sigset_t *set, int *number)
-{
-    if (!waits_for_ours(set))
-        return NEXT(sigwait)(set, number);
-    int before = errno;
-    int result;
-    siginfo_t info;
-    do {
-        result = sigtimedwait(set, &info, NULL);
-    } while (result < 0 && errno == EINTR);
-    int error = errno;
-    errno = before;
-    if (result < 0)
-        return error;
-    *number = result;
-    return 0;
-}
-
-EXPORT int signalfd(int fd, const sigset_t *mask, int flags)
-{
-    if (!waits_for_ours(mask))
-        return NEXT(signalfd)(fd, mask, flags);
-    sigset_t without = *mask;
-    sigdelset(&without, agent_signal_number());
-    return NEXT(signalfd)(fd, &without, flags);
 }

@@ -1,6 +1,7 @@
 #include "agent/base/lock.h"
 
 #include <errno.h>
+#include <signal.h>
 #ifdef LIBAGENT_TEST
 #include <stdlib.h>
 #endif
@@ -13,6 +14,12 @@ enum { FREE, HELD, WAITED };
 /* One bit for each rank that the thread holds. It is the owner check too, instead of the thread
  * id: a fork child has another id, but the locks of the thread that forked. */
 static __thread uint32_t ranks_held INITIAL_EXEC;
+
+/* The thread's signal mask before it took its first lock. */
+static __thread uint64_t mask_before INITIAL_EXEC;
+
+/* All but 33, by which glibc changes the user id in every thread. */
+static const uint64_t signals_that_wait = ~((uint64_t)1 << 32);
 
 static uint32_t rank_bit(const struct lock *lock)
 {
@@ -42,6 +49,24 @@ static bool swap_free_to_held(struct lock *lock)
                                        __ATOMIC_RELAXED);
 }
 
+/* Before the first lock. The mask is kept apart until then: a handler may come in between. */
+static void hold_signals(void)
+{
+    uint64_t mask;
+    if (ranks_held)
+        return;
+    sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, &signals_that_wait, &mask, sizeof(mask));
+    mask_before = mask;
+}
+
+/* After the last lock. */
+static void let_signals_go(void)
+{
+    uint64_t mask = mask_before;
+    if (!ranks_held)
+        sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
+}
+
 static void note_held(struct lock *lock)
 {
     ranks_held |= rank_bit(lock);
@@ -52,11 +77,14 @@ int lock_acquire_until(struct lock *lock, uint64_t deadline_ns)
 {
     if (unlikely(ranks_held >> lock->rank != 0))
         violation(lock, "taken out of order");
+    hold_signals();
     if (!swap_free_to_held(lock)) {
         /* Who has waited takes it as WAITED: there may be others, whom its release must wake. */
         while (__atomic_exchange_n(&lock->word, WAITED, __ATOMIC_ACQUIRE) != FREE)
-            if (sys_futex_wait(&lock->word, WAITED, deadline_ns) == -ETIMEDOUT)
+            if (sys_futex_wait(&lock->word, WAITED, deadline_ns) == -ETIMEDOUT) {
+                let_signals_go();
                 return -ETIMEDOUT;
+            }
     }
     note_held(lock);
     return 0;
@@ -70,10 +98,13 @@ void lock_acquire(struct lock *lock)
 
 bool lock_try(struct lock *lock)
 {
-    if (!swap_free_to_held(lock))
-        return false;
-    note_held(lock);
-    return true;
+    hold_signals();
+    bool held = swap_free_to_held(lock);
+    if (held)
+        note_held(lock);
+    else
+        let_signals_go();
+    return held;
 }
 
 void lock_release(struct lock *lock)
@@ -84,11 +115,15 @@ void lock_release(struct lock *lock)
     store_relaxed(&lock->owner, 0);
     if (__atomic_exchange_n(&lock->word, FREE, __ATOMIC_RELEASE) == WAITED)
         sys_futex_wake(&lock->word, 1);
+    let_signals_go();
 }
 
 void lock_reset(struct lock *lock)
 {
+    bool was_held = ranks_held & rank_bit(lock);
     ranks_held &= ~rank_bit(lock);
     store_relaxed(&lock->owner, 0);
     store_release(&lock->word, FREE);
+    if (was_held)
+        let_signals_go();
 }

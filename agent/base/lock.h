@@ -4,6 +4,8 @@
  * holds a higher is a defect, and so is a release by a thread that does not hold it: the test
  * flavour stops there, the product logs it once and goes on. lock_try may take any rank, since it
  * cannot wait. A lock held over fork may be released in the child by the thread that forked.
+ * While a thread holds a lock its signals wait (all but glibc's own for setuid): a handler of the
+ * app's that came in between could fork, exec or exit, and would then wait for its own thread.
  * Every lock is short: nobody holds one over encoding or I/O except LOCK_FLUSH.
  *
  * Owns: nothing; a lock lives in its module. Context: THR, INIT, TICK, UP; never SIG or HOOK

@@ -8,10 +8,14 @@
 #ifndef LIBAGENT_NEXT_H
 #define LIBAGENT_NEXT_H
 
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <sys/select.h>
 #include <time.h>
+
+struct epoll_event;
 
 /* Return type, name, parameters. */
 #define NEXT_LIST(X)                                                                               \
@@ -48,6 +52,23 @@
     X(int, sigwait, (const sigset_t *set, int *signal))                                            \
     X(int, sigtimedwait, (const sigset_t *set, siginfo_t *info, const struct timespec *timeout))   \
     X(int, signalfd, (int fd, const sigset_t *mask, int flags))                                    \
+    X(int, sigsuspend, (const sigset_t *mask))                                                     \
+    X(int, sigpending, (sigset_t * set))                                                           \
+    X(int, ppoll,                                                                                  \
+      (struct pollfd * fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask))   \
+    X(int, __ppoll_chk,                                                                            \
+      (struct pollfd * fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask,    \
+       size_t size))                                                                               \
+    X(int, pselect,                                                                                \
+      (int count, fd_set *reads, fd_set *writes, fd_set *others, const struct timespec *timeout,   \
+       const sigset_t *mask))                                                                      \
+    X(int, epoll_pwait,                                                                            \
+      (int fd, struct epoll_event *events, int count, int timeout, const sigset_t *mask))          \
+    X(int, epoll_pwait2,                                                                           \
+      (int fd, struct epoll_event *events, int count, const struct timespec *timeout,              \
+       const sigset_t *mask))                                                                      \
+    X(int, prctl, (int option, long a, long b, long c, long d))                                    \
+    X(long, syscall, (long number, long a, long b, long c, long d, long e, long f))                \
     X(int, execve, (const char *path, char *const arguments[], char *const environment[]))         \
     X(int, execvpe, (const char *file, char *const arguments[], char *const environment[]))        \
     X(int, fexecve, (int fd, char *const arguments[], char *const environment[]))

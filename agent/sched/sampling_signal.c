@@ -41,6 +41,11 @@ static bool has_handler(const struct sigaction *action)
     return action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN;
 }
 
+bool sampling_signal_is_handled(void)
+{
+    return has_handler(&views[load_acquire(&view)]);
+}
+
 /* The default action of every candidate is the end of the process: done by the kernel, so that
  * the exit status tells the signal. It is pending until this handler returns and unblocks it. */
 static void default_action(int signal)
@@ -139,10 +144,6 @@ bool sampling_signal_action(int signal, const struct sigaction *action, struct s
             *old = kernel.sa_sigaction == on_signal ? views[load_acquire(&view)] : kernel;
         return true;
     }
-    /* All signals wait, so that a handler of this thread cannot come here with the lock held. */
-    uint64_t all = ~(uint64_t)0;
-    uint64_t mask;
-    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof(mask));
     lock_acquire(&view_lock);
     uint32_t index = load_relaxed(&view);
     const struct sigaction before = views[index];
@@ -154,7 +155,6 @@ bool sampling_signal_action(int signal, const struct sigaction *action, struct s
         install(signal, action);
     }
     lock_release(&view_lock);
-    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
     if (old)
         *old = before;
     return true;

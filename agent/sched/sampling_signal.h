@@ -16,7 +16,7 @@
  *  5. In a vfork child the table is the parent's: hooks compare the pid and write nothing.
  *
  * Owns: the signal, the view. Context: handler SIG; sampling_signal_action THR and SIG (sigaction
- * is async-signal-safe: a try-lock with all signals blocked); start INIT. Locks: LOCK_SIGNALS. */
+ * is async-signal-safe: signals wait while the lock is held); start INIT. Locks: LOCK_SIGNALS. */
 #ifndef LIBAGENT_SAMPLING_SIGNAL_H
 #define LIBAGENT_SAMPLING_SIGNAL_H
 
@@ -34,6 +34,8 @@ int sampling_signal_start(sampling_handler handler) MUST_USE;
 void sampling_signal_stop(void);
 /* The signal's number; 0 before the start. */
 int sampling_signal_number(void);
+/* Has the app a handler of its own for it? Any context. */
+bool sampling_signal_is_handled(void);
 /* Is this signal information that of one of our timers? */
 bool sampling_signal_is_ours(const siginfo_t *info);
 /* True when `signal` is ours and the call was answered here (*result, *old as sigaction has

@@ -211,6 +211,7 @@ void agent_init(char **argv, char **environment)
         int error = start(argv, environment, program);
         if (error) {
             store_release(&state, AGENT_OFF);
+            recorder_destroy();
             log_error("not profiled: start failed (error %d)", -error);
         }
     }

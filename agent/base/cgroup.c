@@ -6,7 +6,7 @@
 #include "agent/base/format.h"
 #include "agent/base/sys.h"
 
-enum { LIMIT_SHARE = 16, LEAST = 4 * 1024 * 1024 };
+enum { LIMIT_SHARE = 16, LEAST = 8 * 1024 * 1024 };
 
 /* "max", or version 1's huge number, parse as no limit (0). */
 static uint64_t read_limit(const char *path)

@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 /* `wanted` bytes, but at most 1/16 of the memory limit of the cgroup (version 2 or 1) where one
- * is set and readable, and at least 4 MiB. */
+ * is set and readable, and at least 8 MiB, the least that the tables work in (address space; what
+ * is touched is a fraction). */
 uint64_t cgroup_limit_share(uint64_t wanted);
 
 #endif

@@ -154,7 +154,7 @@ static const struct option_row rows[ROW_COUNT] = {
                     .part = PART_ALL,
                     MEMBER(memory),
                     .default_text = "64MiB",
-                    .low = 1ull << 20,
+                    .low = 8ull << 20,
                     .high = 64ull << 30,
                     .help = "memory for all tables, and at most 1/16 of the cgroup's limit"},
     [ROW_LOG] = {.name = PREFIX "LOG",

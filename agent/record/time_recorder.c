@@ -43,23 +43,36 @@ static void window_begin(struct window *window, uint64_t monotonic_ns, uint64_t 
     window->start_realtime_ns = realtime_ns;
 }
 
+static int create_window(struct window *window, size_t budget)
+{
+    int error = create_table(&window->stacks, budget / STACK_SHARE, STACK_BYTES);
+    if (!error)
+        error = create_table(&window->totals, budget / TOTAL_SHARE, ROW_BYTES);
+    if (!error)
+        error = create_table(&window->threads, budget / THREAD_SHARE, LABEL_BYTES);
+    return error;
+}
+
 int recorder_start(uint64_t now_monotonic_ns, uint64_t now_realtime_ns)
 {
-    size_t budget = arena_budget();
-    for (size_t i = 0; i < ARRAY_SIZE(windows); i++) {
-        struct window *window = &windows[i];
-        memset(window, 0, sizeof(*window));
-        int error = create_table(&window->stacks, budget / STACK_SHARE, STACK_BYTES);
-        if (!error)
-            error = create_table(&window->totals, budget / TOTAL_SHARE, ROW_BYTES);
-        if (!error)
-            error = create_table(&window->threads, budget / THREAD_SHARE, LABEL_BYTES);
-        if (error)
-            return error;
-    }
+    int error = 0;
+    memset(windows, 0, sizeof(windows));
+    for (size_t i = 0; !error && i < ARRAY_SIZE(windows); i++)
+        error = create_window(&windows[i], arena_budget());
+    if (error)
+        recorder_destroy();
     active = 0;
     window_begin(&windows[0], now_monotonic_ns, now_realtime_ns);
-    return 0;
+    return error;
+}
+
+void recorder_destroy(void)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(windows); i++) {
+        intern_destroy(&windows[i].stacks);
+        intern_destroy(&windows[i].totals);
+        intern_destroy(&windows[i].threads);
+    }
 }
 
 static struct intern_entry *intern_total(struct window *window, enum record_family family,

@@ -55,7 +55,11 @@ struct window {
     uint64_t start_monotonic_ns, start_realtime_ns;
 };
 
+/* 0 or a negative errno; nothing is kept then. */
 int recorder_start(uint64_t now_monotonic_ns, uint64_t now_realtime_ns) MUST_USE;
+/* Gives the tables back; nobody samples. */
+void recorder_destroy(void);
+
 /* A stack as it is interned: the generation is the first word of the key. */
 struct record_stack {
     uint64_t generation; /* of the module list */

@@ -25,6 +25,7 @@ static uint32_t view;
 static struct lock view_lock = LOCK_INIT(LOCK_SIGNALS);
 static sampling_handler sample;
 static int number;
+static uint64_t widened; /* a bit a signal: see other_signal_action */
 
 int sampling_signal_number(void)
 {
@@ -130,11 +131,46 @@ void sampling_signal_stop(void)
     store_release(&sample, NULL);
 }
 
+/* Actions of other signals. A handler of the app's on an alternate stack must not have ours on
+ * top: such stacks are made for one frame of the kernel. So the kernel's mask of that handler has
+ * our signal too, and sigaction does not show it. */
+static bool other_signal_action(int signal, const struct sigaction *action, struct sigaction *old,
+                                int *result)
+{
+    if (signal < 1 || signal > 64)
+        return false;
+    uint64_t bit = (uint64_t)1 << (signal - 1);
+    bool was_widened = load_relaxed(&widened) & bit;
+    bool widens = action && has_handler(action) && (action->sa_flags & SA_ONSTACK) &&
+                  !sigismember(&action->sa_mask, number);
+    if (!was_widened && !widens)
+        return false;
+    struct sigaction wider;
+    if (widens) {
+        wider = *action;
+        sigaddset(&wider.sa_mask, number);
+    }
+    *result = next.sigaction(signal, widens ? &wider : action, old);
+    if (*result != 0)
+        return true;
+    if (old && was_widened)
+        sigdelset(&old->sa_mask, number);
+    if (action && sys_pid() == thread_pid()) { /* not in a vfork child: the word is the parent's */
+        if (widens)
+            __atomic_fetch_or(&widened, bit, __ATOMIC_RELAXED);
+        else
+            __atomic_fetch_and(&widened, ~bit, __ATOMIC_RELAXED);
+    }
+    return true;
+}
+
 bool sampling_signal_action(int signal, const struct sigaction *action, struct sigaction *old,
                             int *result)
 {
-    if (!number || signal != number)
+    if (!number)
         return false;
+    if (signal != number)
+        return other_signal_action(signal, action, old, result);
     *result = 0;
     if (sys_pid() != thread_pid()) {
         /* A vfork (or _Fork) child: the dispositions are its own, the view is the parent's. */

@@ -38,8 +38,8 @@ int sampling_signal_number(void);
 bool sampling_signal_is_handled(void);
 /* Is this signal information that of one of our timers? */
 bool sampling_signal_is_ours(const siginfo_t *info);
-/* True when `signal` is ours and the call was answered here (*result, *old as sigaction has
- * them); false: the caller forwards. */
+/* True when the call was answered here (*result, *old as sigaction has them): `signal` is ours, or
+ * its action needs ours in its mask. False: the caller forwards. */
 bool sampling_signal_action(int signal, const struct sigaction *action, struct sigaction *old,
                             int *result);
 /* In a fork child. */

@@ -14,6 +14,7 @@
  * is a count of changes, so that a stale head never matches (ABA). */
 static struct {
     struct thread_slot *slots;
+    uint32_t capacity;
     uint64_t free_head;
     uint32_t used; /* slots ever taken */
     int32_t pid;
@@ -59,12 +60,17 @@ static void key_destructor(void *value)
         threads.leaving();
 }
 
+/* The default budget of 64 MiB gives all THREAD_SLOTS. */
+enum { BUDGET_SHARE = 16 };
+
 int thread_start(void (*leaving)(void))
 {
     threads.leaving = leaving;
     threads.pid = sys_pid();
     if (!threads.slots) {
-        threads.slots = arena_reserve(THREAD_SLOTS * sizeof(struct thread_slot));
+        threads.capacity = (uint32_t)MIN_OF(
+            arena_budget() / BUDGET_SHARE / sizeof(struct thread_slot), (size_t)THREAD_SLOTS);
+        threads.slots = arena_reserve(threads.capacity * sizeof(struct thread_slot));
         if (!threads.slots)
             return -ENOMEM;
     }
@@ -126,7 +132,7 @@ static struct thread_slot *take_slot(int tid)
     if (!slot) {
         uint32_t index = load_relaxed(&threads.used);
         do {
-            if (index >= THREAD_SLOTS) {
+            if (index >= threads.capacity) {
                 stats_add(STAT_THREADS_UNTRACKED, 1);
                 return NULL;
             }
@@ -251,7 +257,8 @@ struct thread_slot *thread_slot_at(uint32_t index)
 bool thread_slot_is_ours(const struct thread_slot *slot)
 {
     uintptr_t offset = (uintptr_t)slot - (uintptr_t)threads.slots;
-    return threads.slots && offset < THREAD_SLOTS * sizeof(*slot) && offset % sizeof(*slot) == 0;
+    return threads.slots && offset < threads.capacity * sizeof(*slot) &&
+           offset % sizeof(*slot) == 0;
 }
 
 bool thread_guard_quiescent(uint64_t deadline_ns)

@@ -206,13 +206,13 @@ START_TEST(there_is_a_least_share)
 {
     ck_assert_uint_eq(
         SHARE({"/proc/self/cgroup", "0::/a\n"}, {"/sys/fs/cgroup/a/memory.max", "4096\n"}),
-        4 * MIB);
+        8 * MIB);
     ck_assert_uint_eq(SHARE({"/proc/self/cgroup", "0::/a\n"},
-                            {"/sys/fs/cgroup/a/memory.max", "67112960\n"}), /* 64 MiB + 4 KiB */
-                      4 * MIB + KIB / 4);
+                            {"/sys/fs/cgroup/a/memory.max", "134221824\n"}), /* 128 MiB + 4 KiB */
+                      8 * MIB + KIB / 4);
     memset(disk.files, 0, sizeof(disk.files));
     sys_override = answer;
-    ck_assert_uint_eq(cgroup_limit_share(MIB), 4 * MIB);
+    ck_assert_uint_eq(cgroup_limit_share(MIB), 8 * MIB);
     ck_assert_uint_eq(cgroup_limit_share(UINT64_MAX), UINT64_MAX);
     sys_override = NULL;
 }

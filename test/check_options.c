@@ -106,7 +106,7 @@ START_TEST(given_values)
                      "LIBAGENT_FREQUENCY=10000", "LIBAGENT_ALLOC_INTERVAL=1",
                      "LIBAGENT_MAX_FRAMES=1024", "LIBAGENT_PERIOD=24h", "LIBAGENT_OUTPUT=/var/p",
                      "LIBAGENT_OUTPUT_LIMIT=5mib", "LIBAGENT_COMPRESSION=ZSTD",
-                     "LIBAGENT_MEMORY=1MiB", "LIBAGENT_LOG=debug", "LIBAGENT_SERVICE=shop",
+                     "LIBAGENT_MEMORY=9MiB", "LIBAGENT_LOG=debug", "LIBAGENT_SERVICE=shop",
                      "LIBAGENT_THREAD_LABELS=off", "LIBAGENT_HELP=1"));
     ck_assert(options.enabled);
     ck_assert_str_eq(options.processes, "redis*,python3");
@@ -119,7 +119,7 @@ START_TEST(given_values)
     ck_assert_str_eq(options.output, "/var/p");
     ck_assert_uint_eq(options.output_limit, 5u << 20);
     ck_assert_int_eq(options.compression, COMPRESSION_ZSTD);
-    ck_assert_uint_eq(options.memory, 1u << 20);
+    ck_assert_uint_eq(options.memory, 9u << 20);
     ck_assert_int_eq(options.log, LOG_DEBUG);
     ck_assert_str_eq(options.service, "shop");
     ck_assert(!options.thread_labels);
@@ -187,7 +187,7 @@ START_TEST(wrong_values_switch_their_part_off)
     check_wrong("LIBAGENT_PERIOD=25h", period, PART_ALL);
     check_wrong("LIBAGENT_PERIOD=1d", period, PART_ALL);
     check_wrong("LIBAGENT_MAX_FRAMES=1025", "1 to 1024", PART_ALL);
-    check_wrong("LIBAGENT_MEMORY=1", "from 1MiB to 64GiB", PART_ALL);
+    check_wrong("LIBAGENT_MEMORY=1", "from 8MiB to 64GiB", PART_ALL);
     check_wrong("LIBAGENT_THREAD_LABELS=2", "0, 1, false, true, no, yes, off or on", PART_ALL);
     check_wrong("LIBAGENT_ENABLED=maybe", "false, true", PART_ALL);
     check_wrong("LIBAGENT_PROCESS_RATE=1.1", "a number from 0 to 1;", PART_ALL);

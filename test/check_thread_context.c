@@ -57,7 +57,7 @@ START_TEST(nothing_attaches_before_the_start)
     ck_assert(thread_guard_quiescent(0));
     /* The table could not be made for lack of memory. */
     next_from_libc();
-    arena_set_budget(4096);
+    arena_set_budget(1024);
     ck_assert_int_lt(thread_start(thread_leave), 0);
     ck_assert_ptr_null(thread_attach(0, 0));
 }

@@ -110,6 +110,14 @@ static int start_tables(void)
     return error;
 }
 
+/* The program's own malloc comes before ours: pthread_create would call that one, and a sample's
+ * stack does not tell whether its lock is held. */
+static bool has_own_malloc(void)
+{
+    uintptr_t malloc = (uintptr_t)next_first_malloc;
+    return malloc && (malloc < modules_self_start || malloc >= modules_self_end);
+}
+
 static int start_unwinder(void)
 {
     if (!next.dl_iterate_phdr)
@@ -118,6 +126,8 @@ static int start_unwinder(void)
     if (error)
         return error;
     modules_mark_system((uintptr_t)next.malloc);
+    if (has_own_malloc())
+        modules_mark_system((uintptr_t)next_first_malloc);
     return unwind_start();
 }
 
@@ -153,7 +163,7 @@ static int start(char **argv, char *const *environment, const char *program)
         error = start_uploader(environment, program);
     if (error)
         return error;
-    agent_thread_start(thread_begin);
+    agent_thread_start(thread_begin, has_own_malloc());
     bool with_cpu = (options.profiles & PROFILE_CPU) && options_ok(PART_CPU);
     bool with_alloc = (options.profiles & PROFILE_ALLOC) && options_ok(PART_ALLOC);
     if (with_cpu)

@@ -38,6 +38,7 @@ static uint64_t next_rescan_ns;
 static uint32_t said_no_thread;
 static uint32_t said_no_rescan;
 static void (*adopted)(struct thread_slot *);
+static bool is_early;
 
 static uint64_t period_end(void)
 {
@@ -172,8 +173,8 @@ static void on_moment(void)
     uint64_t due = UINT64_MAX;
     if (load_acquire(&agent_thread) == THREAD_NONE) {
         due = period_end();
-        if (now >= due) {
-            int error = recorder_has_samples() ? need_agent_thread() : 0;
+        if (now >= due || is_early) {
+            int error = recorder_has_samples() || is_early ? need_agent_thread() : 0;
             due = now + retry_ns;
             if (error && !exchange_acq_rel(&said_no_thread, 1))
                 log_warn("no thread of the agent (error %d): profiles are written at exit", -error);
@@ -184,11 +185,12 @@ static void on_moment(void)
     store_relaxed(&moment_due_ns, due);
 }
 
-void agent_thread_start(void (*thread_adopted)(struct thread_slot *))
+void agent_thread_start(void (*thread_adopted)(struct thread_slot *), bool early)
 {
     adopted = thread_adopted;
-    store_release(&moment_work, on_moment);
-    store_relaxed(&moment_due_ns, period_end());
+    is_early = early && options.period_ns;
+    moment_work = on_moment;
+    store_relaxed(&moment_due_ns, is_early ? 0 : period_end());
 }
 
 /* ---- requests ---- */
@@ -280,5 +282,5 @@ void agent_thread_reset_in_child(void)
     served = 0;
     said_no_thread = 0;
     next_rescan_ns = 0;
-    store_relaxed(&moment_due_ns, period_end());
+    store_relaxed(&moment_due_ns, is_early ? 0 : period_end());
 }

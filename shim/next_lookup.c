@@ -8,6 +8,7 @@
 #include <sys/auxv.h>
 
 struct next_functions next;
+void *next_first_malloc;
 
 extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
 
@@ -153,11 +154,12 @@ void next_lookup(void)
 {
     bool behind_us = false;
     for (const struct link_map *object = first_object(); object; object = object->l_next) {
-        if (behind_us) {
-            struct symbols symbols;
-            read_dynamic(object, &symbols);
+        struct symbols symbols;
+        read_dynamic(object, &symbols);
+        if (!next_first_malloc)
+            next_first_malloc = find_in(&symbols, "malloc");
+        if (behind_us)
             fill_from(&symbols);
-        }
         behind_us |= object->l_ld == _DYNAMIC;
     }
 }

@@ -189,7 +189,7 @@ void agent_thread_start(void (*thread_adopted)(struct thread_slot *), bool early
 {
     adopted = thread_adopted;
     is_early = early && options.period_ns;
-    moment_work = on_moment;
+    store_release(&moment_work, on_moment);
     store_relaxed(&moment_due_ns, is_early ? 0 : period_end());
 }
 

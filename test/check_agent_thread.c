@@ -310,6 +310,23 @@ START_TEST(without_samples_no_thread_is_made)
 }
 END_TEST
 
+START_TEST(an_early_thread_is_made_at_the_first_moment)
+{
+    /* Unless it would never have work. */
+    options.period_ns = _i ? 0 : 3600 * NS_PER_SEC;
+    agent_thread_start(on_adopted, true);
+    moment_pass();
+    moment_pass();
+    ck_assert_uint_eq(load_relaxed(&made), _i ? 0 : 1);
+    if (!_i)
+        ck_assert_uint_eq(moment_due_ns, UINT64_MAX);
+    flush_add_sample(RECORD_CPU, 100);
+    agent_thread_finish(in_ms(8000));
+    ck_assert_uint_eq(load_relaxed(&made), 1);
+    ck_assert_int_eq(written(), 100);
+}
+END_TEST
+
 START_TEST(a_period_of_zero_is_never_over)
 {
     options.period_ns = 0;
@@ -409,7 +426,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("agent_thread");
     TCase *end = tcase_create("end");
-    tcase_set_timeout(end, 30);
+    tcase_set_timeout(end, 60);
     tcase_add_checked_fixture(end, setup, teardown);
     tcase_add_test(end, without_samples_the_end_does_nothing);
     tcase_add_test(end, at_the_end_a_thread_writes_what_is_left);
@@ -431,6 +448,7 @@ Suite *suite(void)
     tcase_add_checked_fixture(periods, setup, teardown);
     tcase_add_test(periods, a_moment_after_the_period_makes_the_threads);
     tcase_add_test(periods, without_samples_no_thread_is_made);
+    tcase_add_loop_test(periods, an_early_thread_is_made_at_the_first_moment, 0, 2);
     tcase_add_test(periods, a_period_of_zero_is_never_over);
     tcase_add_test(periods, a_thread_that_cannot_be_made_is_said_once_and_tried_again);
     tcase_add_test(periods, a_moment_rescans_objects_that_are_not_known);

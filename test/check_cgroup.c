@@ -230,6 +230,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("cgroup");
     TCase *limits = tcase_create("limits");
+    tcase_set_timeout(limits, 60);
     tcase_add_test(limits, without_cgroups_there_is_no_limit);
     tcase_add_test(limits, version_2_tells_the_limit_of_the_own_group);
     tcase_add_test(limits, in_a_container_the_root_is_the_own_group);

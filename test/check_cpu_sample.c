@@ -315,6 +315,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("cpu_sample");
     TCase *ticks = tcase_create("ticks");
+    tcase_set_timeout(ticks, 60);
     tcase_add_test(ticks, a_sample_is_worth_the_time_since_the_last_one);
     tcase_add_test(ticks, a_handler_leaves_no_trace);
     tcase_add_test(ticks, a_sample_inside_the_agent_is_put_off);
@@ -326,6 +327,7 @@ Suite *suite(void)
     tcase_add_test(ticks, only_a_clean_stack_is_a_moment);
     suite_add_tcase(suite, ticks);
     TCase *known = tcase_create("known");
+    tcase_set_timeout(known, 60);
     tcase_add_test(known, a_tail_has_the_place_where_its_thread_began);
     tcase_add_test(known, overhead_is_moved_once);
     tcase_add_test(known, a_thread_that_no_signal_reaches_is_accounted);

@@ -402,7 +402,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("flush");
     TCase *flushes_case = tcase_create("flush");
-    tcase_set_timeout(flushes_case, 30);
+    tcase_set_timeout(flushes_case, 60);
     tcase_add_checked_fixture(flushes_case, setup, teardown);
     tcase_add_test(flushes_case, an_empty_window_writes_nothing);
     tcase_add_test(flushes_case, overhead_alone_is_kept_for_a_later_window);

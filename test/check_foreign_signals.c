@@ -137,6 +137,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("foreign_signals");
     TCase *foreign = tcase_create("foreign");
+    tcase_set_timeout(foreign, 60);
     tcase_add_test(foreign, a_plain_handler_gets_foreign_signals);
     tcase_add_test(foreign, a_handler_with_information_gets_it);
     tcase_add_test(foreign, an_interval_timer_of_the_app_counts);

@@ -436,6 +436,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("intern_table");
     TCase *one = tcase_create("one thread");
+    tcase_set_timeout(one, 60);
     tcase_add_test(one, a_key_has_one_entry);
     tcase_add_test(one, keys_that_differ_have_entries_that_differ);
     tcase_add_test(one, a_reference_leads_back_and_is_never_zero);

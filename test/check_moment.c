@@ -97,7 +97,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("moment");
     TCase *moments = tcase_create("moments");
-    tcase_set_timeout(moments, 30);
+    tcase_set_timeout(moments, 60);
     tcase_add_test(moments, at_first_nothing_is_due);
     tcase_add_test(moments, work_is_called_from_its_time_on);
     tcase_add_test(moments, work_can_be_made_due);

@@ -176,6 +176,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("own_thread");
     TCase *threads = tcase_create("threads");
+    tcase_set_timeout(threads, 60);
     tcase_add_test(threads, it_is_marked_and_named);
     tcase_add_test(threads, it_blocks_all_signals_but_those_inside_libc);
     tcase_add_test(threads, setuid_reaches_it);

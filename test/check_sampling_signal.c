@@ -179,6 +179,99 @@ START_TEST(the_kernel_has_what_the_app_could_notice)
 }
 END_TEST
 
+/* ---- other signals, on alternate stacks ---- */
+
+/* The app's sigaction for another signal, as the shim does it. */
+static struct sigaction set_other(int signal, const struct sigaction *action)
+{
+    struct sigaction old;
+    int result;
+    if (sampling_signal_action(signal, action, &old, &result))
+        ck_assert_int_eq(result, 0);
+    else
+        ck_assert_int_eq(sigaction(signal, action, &old), 0);
+    return old;
+}
+
+static bool kernel_masks_ours(int signal)
+{
+    struct sigaction kernel = signal_in_kernel(signal);
+    return sigismember(&kernel.sa_mask, sampling_signal_number()) == 1;
+}
+
+START_TEST(a_handler_on_an_alternate_stack_is_not_interrupted)
+{
+    signal_fixture_start();
+    struct sigaction plain = signal_action(signal_plain, SA_RESTART);
+    struct sigaction on_stack = signal_action(signal_plain, SA_ONSTACK);
+    sigaddset(&on_stack.sa_mask, SIGUSR2);
+    static const int signals[] = {SIGUSR1, SIGHUP, 64};
+    for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
+        int signal = signals[i];
+        set_other(signal, &plain);
+        ck_assert(!kernel_masks_ours(signal));
+        struct sigaction old = set_other(signal, &on_stack);
+        signal_check_same(&old, &plain);
+        ck_assert(kernel_masks_ours(signal));
+        /* The app does not see it, also when it only asks. */
+        old = set_other(signal, NULL);
+        signal_check_same(&old, &on_stack);
+        ck_assert(kernel_masks_ours(signal));
+        old = set_other(signal, &plain);
+        signal_check_same(&old, &on_stack);
+        ck_assert(!kernel_masks_ours(signal));
+        old = set_other(signal, NULL);
+        signal_check_same(&old, &plain);
+    }
+}
+END_TEST
+
+START_TEST(a_mask_that_has_our_signal_already_is_shown_as_it_is)
+{
+    signal_fixture_start();
+    struct sigaction on_stack = signal_action(signal_plain, SA_ONSTACK);
+    struct sigaction masking = on_stack;
+    sigaddset(&masking.sa_mask, SIGPROF);
+    set_other(SIGUSR1, &on_stack);
+    struct sigaction old = set_other(SIGUSR1, &masking);
+    signal_check_same(&old, &on_stack);
+    old = set_other(SIGUSR1, NULL);
+    signal_check_same(&old, &masking);
+    struct sigaction ignored = signal_action(SIG_IGN, SA_ONSTACK);
+    set_other(SIGUSR1, &ignored);
+    ck_assert(!kernel_masks_ours(SIGUSR1));
+}
+END_TEST
+
+START_TEST(wrong_signal_numbers_are_left_to_libc)
+{
+    signal_fixture_start();
+    struct sigaction on_stack = signal_action(signal_plain, SA_ONSTACK);
+    int result = 0;
+    ck_assert(!sampling_signal_action(0, &on_stack, NULL, &result));
+    ck_assert(!sampling_signal_action(-1, &on_stack, NULL, &result));
+    ck_assert(!sampling_signal_action(65, &on_stack, NULL, &result));
+    /* libc's refusal is the app's, and nothing is remembered of it. */
+    errno = 0;
+    ck_assert(sampling_signal_action(SIGKILL, &on_stack, NULL, &result));
+    ck_assert_int_eq(result, -1);
+    ck_assert_int_eq(errno, EINVAL);
+    ck_assert(!sampling_signal_action(SIGKILL, NULL, NULL, &result));
+}
+END_TEST
+
+START_TEST(it_is_known_whether_the_app_has_a_handler)
+{
+    ck_assert(!sampling_signal_is_handled());
+    signal_fixture_start();
+    ck_assert(!sampling_signal_is_handled());
+    signal_set(signal_action(signal_plain, 0));
+    ck_assert(sampling_signal_is_handled());
+    signal_set(signal_action(SIG_IGN, 0));
+    ck_assert(!sampling_signal_is_handled());
+}
+END_TEST
+
 /* ---- ours ---- */
 
 START_TEST(after_a_stop_our_signals_do_nothing)
@@ -302,18 +395,28 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("sampling_signal");
     TCase *choice = tcase_create("choice");
+    tcase_set_timeout(choice, 60);
     tcase_add_test(choice, sigprof_is_taken);
     tcase_add_loop_test(choice, what_the_app_uses_is_left_alone, 0, 2 * SIGNAL_CANDIDATES);
     tcase_add_test(choice, without_sigaction_there_is_no_signal);
     suite_add_tcase(suite, choice);
     TCase *view = tcase_create("view");
+    tcase_set_timeout(view, 60);
     tcase_add_test(view, sigaction_reports_what_was_set);
     if (LIBC_HAS_ITS_SIGACTION)
         tcase_add_test(view, sigaction_shows_what_libc_would_show);
     tcase_add_test(view, other_signals_are_not_answered);
     tcase_add_loop_test(view, the_kernel_has_what_the_app_could_notice, 0, 2);
     suite_add_tcase(suite, view);
+    TCase *stacks = tcase_create("alternate stacks");
+    tcase_set_timeout(stacks, 60);
+    tcase_add_test(stacks, a_handler_on_an_alternate_stack_is_not_interrupted);
+    tcase_add_test(stacks, a_mask_that_has_our_signal_already_is_shown_as_it_is);
+    tcase_add_test(stacks, wrong_signal_numbers_are_left_to_libc);
+    tcase_add_test(stacks, it_is_known_whether_the_app_has_a_handler);
+    suite_add_tcase(suite, stacks);
     TCase *ours = tcase_create("ours");
+    tcase_set_timeout(ours, 60);
     tcase_add_test(ours, after_a_stop_our_signals_do_nothing);
     tcase_add_test(ours, a_signal_is_ours_by_code_and_slot);
     tcase_add_test(ours, a_vfork_child_sets_its_own_dispositions);

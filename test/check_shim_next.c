@@ -120,6 +120,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("shim_next");
     TCase *lookup = tcase_create("look-up");
+    tcase_set_timeout(lookup, 60);
     tcase_add_test(lookup, the_constructor_found_what_the_loader_finds);
     tcase_add_test(lookup, a_look_up_finds_what_the_loader_finds);
     tcase_add_test(lookup, names_without_a_hook_are_those_of_everybody);

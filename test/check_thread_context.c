@@ -263,6 +263,25 @@ START_TEST(a_full_table_is_counted)
 }
 END_TEST
 
+START_TEST(a_small_budget_has_fewer_slots)
+{
+    next_from_libc();
+    arena_set_budget((size_t)8 << 20); /* the least in a container */
+    ck_assert_int_eq(thread_start(thread_leave), 0);
+    ck_assert_uint_le(arena_reserved(), (size_t)1 << 19);
+    uint32_t count = 0;
+    while (thread_prepare(1, NULL))
+        count++;
+    ck_assert_uint_ge(count, 1000);
+    ck_assert_uint_lt(count, THREAD_SLOTS);
+    ck_assert_uint_eq(thread_slot_count(), count);
+    ck_assert_uint_le(count * sizeof(struct thread_slot), arena_reserved());
+    ck_assert(thread_slot_is_ours(thread_slot_at(count - 1)));
+    ck_assert(!thread_slot_is_ours(thread_slot_at(count)));
+    ck_assert_uint_eq(stats_get(STAT_THREADS_UNTRACKED), 1);
+}
+END_TEST
+
 START_TEST(a_slot_of_ours_is_told_from_any_other_value)
 {
     fixture_threads();
@@ -385,6 +404,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("thread_context");
     TCase *birth = tcase_create("birth");
+    tcase_set_timeout(birth, 60);
     tcase_add_test(birth, tls_is_small_and_zero_at_birth);
     tcase_add_test(birth, nothing_attaches_before_the_start);
     tcase_add_test(birth, the_main_thread_attaches);
@@ -398,10 +418,12 @@ Suite *suite(void)
     TCase *table = tcase_create("table");
     tcase_set_timeout(table, 60);
     tcase_add_test(table, a_full_table_is_counted);
+    tcase_add_test(table, a_small_budget_has_fewer_slots);
     tcase_add_test(table, a_slot_of_ours_is_told_from_any_other_value);
     tcase_add_test(table, a_slot_has_one_owner_at_a_time);
     suite_add_tcase(suite, table);
     TCase *forks = tcase_create("fork");
+    tcase_set_timeout(forks, 60);
     tcase_add_loop_test(forks, a_fork_child_has_one_slot, 0, 2);
     suite_add_tcase(suite, forks);
     return suite;

@@ -282,7 +282,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("thread_scan");
     TCase *scans = tcase_create("scans");
-    tcase_set_timeout(scans, 30);
+    tcase_set_timeout(scans, 60);
     tcase_add_test(scans, a_thread_without_a_slot_gets_one);
     tcase_add_test(scans, the_agents_own_threads_get_none);
     tcase_add_test(scans, a_thread_with_a_slot_keeps_it);

@@ -86,8 +86,9 @@ static void thread_leaving(void)
     thread_tls.inside = 1;
     if (slot && slot->tid == sys_tid()) {
         if (scheduler) {
-            scheduler->thread_end(slot);
             thread_guard_enter(slot);
+            cpu_sample_unreached(slot, clock_thread_cpu_ns());
+            scheduler->thread_end(slot);
             cpu_sample_tail(slot, clock_thread_cpu_ns());
             cpu_sample_overhead(slot);
             thread_guard_leave(slot);
@@ -174,6 +175,8 @@ static int start(char **argv, char *const *environment, const char *program)
     thread_begin(thread_attach((uintptr_t)argv, 0));
     if (with_alloc)
         alloc_start(options.alloc_interval, scheduler != NULL);
+    log_info("profiling %s, pid %d:%s%s", program, sys_pid(), scheduler ? " cpu" : "",
+             with_alloc ? " alloc" : "");
     return 0;
 }
 
@@ -209,8 +212,9 @@ void agent_init(char **argv, char **environment)
     struct rng rng;
     rng_seed(&rng, 0);
     lock_acquire(&life_lock);
-    bool selected = options_select(environment, getauxval(AT_SECURE) != 0, executable, argv[0],
-                                   1 - rng_unit(&rng));
+    const char *const names[] = {executable, program, argv[0] ? base_name(argv[0]) : NULL, NULL};
+    bool selected =
+        options_select(environment, getauxval(AT_SECURE) != 0, names, 1 - rng_unit(&rng));
     if (selected) {
         options_load(environment, program);
         if (options.help)

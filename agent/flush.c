@@ -19,7 +19,7 @@
 /* A sample takes microseconds; a second means that its thread is stopped. */
 static const uint64_t quiescence_limit_ns = NS_PER_SEC;
 
-enum { OWN_THREADS = 2, COMMENTS = STAT_COUNT + 3, COMMENT_SIZE = 96 };
+enum { OWN_THREADS = 2, COMMENTS = STAT_COUNT + 4, COMMENT_SIZE = 160 };
 
 static struct lock flush_lock = LOCK_INIT(LOCK_FLUSH);
 static uint32_t sequence;
@@ -78,12 +78,6 @@ static void add_own_threads(void)
     }
 }
 
-/* Ticks come late, and a sample may be put off a few times; after this a thread is not reached. */
-static uint64_t unreached_limit_ns(void)
-{
-    return 4 * (NS_PER_SEC / options.frequency) + 100 * NS_PER_MS;
-}
-
 static void add_threads(bool final)
 {
     for (uint32_t i = 0; i < thread_slot_count(); i++) {
@@ -92,8 +86,7 @@ static void add_threads(bool final)
             continue;
         cpu_sample_overhead(slot);
         uint64_t now = clock_thread_cpu_of_ns(slot->tid);
-        if (slot->timer >= 0)
-            cpu_sample_unreached(slot, now, unreached_limit_ns());
+        cpu_sample_unreached(slot, now);
         if (final)
             cpu_sample_tail(slot, now);
     }
@@ -104,14 +97,27 @@ void flush_start(bool with_cpu)
     has_cpu = with_cpu;
 }
 
+static bool has_unreached_thread(void)
+{
+    for (uint32_t i = 0; has_cpu && i < thread_slot_count(); i++) {
+        const struct thread_slot *slot = thread_slot_at(i);
+        if (load_acquire(&slot->state) == SLOT_USED && load_relaxed(&slot->tid) != 0 &&
+            cpu_sample_is_unreached(slot, clock_thread_cpu_of_ns(slot->tid)))
+            return true;
+    }
+    return false;
+}
+
 bool flush_is_due_at_end(void)
 {
-    return recorder_has_samples() || pending.window;
+    return recorder_has_samples() || pending.window || has_unreached_thread();
 }
 
 static void make_comments(const struct window *window)
 {
     size_t count = 0;
+    format(comments.texts[count++], COMMENT_SIZE, "libagent: service: %s",
+           options.service ? options.service : "");
     for (int i = 0; i < STAT_COUNT; i++) {
         uint64_t now = stats_get((enum stat_id)i);
         if (now != comments.before[i]) {

@@ -298,14 +298,20 @@ START_TEST(a_thread_that_no_signal_reaches_is_accounted)
     sigaddset(&set, sampling_signal_number());
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     uint64_t begin = slot->cpu_last_ns;
-    burn(2 * NS_PER_MS);
+    options.frequency = 1000;
+    const uint64_t limit = 104 * NS_PER_MS; /* 4 periods and 100 ms */
+    burn(limit + NS_PER_MS);
     uint64_t now = clock_thread_cpu_ns();
-    cpu_sample_unreached(slot, now, now - begin + 1);
+    cpu_sample_unreached(slot, now); /* there is no timer: nobody said that there are samples */
     ck_assert(!recorder_has_samples());
-    cpu_sample_unreached(slot, now, now - begin);
+    slot->timer = INT32_MAX;
+    ck_assert(!cpu_sample_is_unreached(slot, begin - 1));
+    cpu_sample_unreached(slot, begin + limit - 1);
+    ck_assert(!recorder_has_samples());
+    cpu_sample_unreached(slot, now);
     ck_assert(recorder_has_samples());
-    cpu_sample_unreached(slot, now, 1);
-    cpu_sample_unreached(slot, now - 1, 1);
+    cpu_sample_unreached(slot, now);
+    slot->timer = -1;
     uint64_t end = cpu_settle(slot);
     ck_assert_uint_eq(amount_at(cpu_check_total(end - begin), PSEUDO_UNREACHED), now - begin);
 }

@@ -70,6 +70,8 @@ static void check_wrong(const char *assignment, const char *accepted, enum optio
                       "%s: part %d", assignment, i);
 }
 
+#define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
+
 START_TEST(defaults)
 {
     load(ENVIRONMENT());
@@ -280,7 +282,8 @@ START_TEST(unknown_variables_are_told_with_the_nearest_name)
     static const char *const pairs[][2] = {
         {"LIBAGENT_FREQENCY", "LIBAGENT_FREQUENCY"}, {"LIBAGENT_PROFILE", "LIBAGENT_PROFILES"},
         {"LIBAGENT_PROCESS", "LIBAGENT_PROCESSES"},  {"LIBAGENT_LOGFILE", "LIBAGENT_LOG_FILE"},
-        {"LIBAGENT_enabled", "LIBAGENT_ENABLED"},    {"LIBAGENT_ALLOC", "LIBAGENT_LOG"},
+        {"LIBAGENT_enabled", "LIBAGENT_ENABLED"},    {"LIBAGENT_ALLOC", "LIBAGENT_ALLOC_INTERVAL"},
+        {"LIBAGENT_FREQ", "LIBAGENT_FREQUENCY"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(pairs); i++) {
         char variable[64], want[256];
@@ -327,7 +330,7 @@ END_TEST
 
 static bool selected(char *const *environment)
 {
-    return options_select(environment, false, "python3.11", "/usr/bin/python3", 0.5);
+    return options_select(environment, false, NAMES("python3.11", "python3"), 0.5);
 }
 
 START_TEST(processes_are_selected_by_name)
@@ -339,8 +342,8 @@ START_TEST(processes_are_selected_by_name)
     ck_assert(!selected(ENVIRONMENT("LIBAGENT_PROCESSES=redis*,python")));
     ck_assert(!selected(ENVIRONMENT("LIBAGENT_PROCESSES=,")));
     ck_assert(!selected(ENVIRONMENT("LIBAGENT_PROCESSES=/usr/bin/python3")));
-    ck_assert(options_select(ENVIRONMENT("LIBAGENT_PROCESSES=p"), false, "p", NULL, 0));
-    ck_assert(!options_select(ENVIRONMENT("LIBAGENT_PROCESSES=p"), false, "q", NULL, 0));
+    ck_assert(options_select(ENVIRONMENT("LIBAGENT_PROCESSES=p"), false, NAMES("p", NULL), 0));
+    ck_assert(!options_select(ENVIRONMENT("LIBAGENT_PROCESSES=p"), false, NAMES("q", NULL), 0));
     CHECK_SILENT();
 }
 END_TEST
@@ -350,8 +353,8 @@ START_TEST(processes_are_selected_by_chance)
     ck_assert(selected(ENVIRONMENT("LIBAGENT_PROCESS_RATE=0.51")));
     ck_assert(!selected(ENVIRONMENT("LIBAGENT_PROCESS_RATE=0.5")));
     ck_assert(!selected(ENVIRONMENT("LIBAGENT_PROCESS_RATE=0")));
-    ck_assert(options_select(ENVIRONMENT(), false, "p", "p", 0.999999999));
-    ck_assert(!options_select(ENVIRONMENT("LIBAGENT_PROCESS_RATE=0"), false, "p", "p", 0));
+    ck_assert(options_select(ENVIRONMENT(), false, NAMES("p", "p"), 0.999999999));
+    ck_assert(!options_select(ENVIRONMENT("LIBAGENT_PROCESS_RATE=0"), false, NAMES("p", "p"), 0));
     CHECK_SILENT();
 }
 END_TEST
@@ -376,7 +379,7 @@ START_TEST(a_process_that_is_left_alone_reads_nothing_else)
         ck_assert(!selected(ENVIRONMENT(copy, "LIBAGENT_PROCESS_RATE=wrong", "LIBAGENT_FOO=1",
                                         "LIBAGENT_LOG_FILE=/no/such/file")));
     }
-    ck_assert(!options_select(ENVIRONMENT("LIBAGENT_ENABLED=wrong"), true, "p", "p", 0));
+    ck_assert(!options_select(ENVIRONMENT("LIBAGENT_ENABLED=wrong"), true, NAMES("p", "p"), 0));
     ck_assert(!selected(
         ENVIRONMENT("LIBAGENT_PROCESSES=other", "LIBAGENT_PROCESS_RATE=x", "LIBAGENT_LOG=x")));
     ck_assert(selected(ENVIRONMENT("LIBAGENT_LOG=x", "LIBAGENT_FOO=1")));

@@ -239,7 +239,7 @@ START_TEST(a_mask_that_has_our_signal_already_is_shown_as_it_is)
     signal_check_same(&old, &masking);
     struct sigaction ignored = signal_action(SIG_IGN, SA_ONSTACK);
     set_other(SIGUSR1, &ignored);
-    ck_assert(!kernel_masks_ours(SIGUSR1));
+    ck_assert(!LIBC_HAS_ITS_SIGACTION || !kernel_masks_ours(SIGUSR1));
 }
 END_TEST
 

@@ -12,6 +12,7 @@
 void cpu_fixture_start(uint64_t period_ns)
 {
     static struct module_list list = {.generation = CPU_LIST_GENERATION};
+    modules_generation = CPU_LIST_GENERATION;
     modules_list = &list;
     fixture_start((size_t)32 << 20);
     ck_assert_int_eq(scheduler_cputimer.start(period_ns), 0);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 struct next_functions next;
+void *next_first_malloc;
 
 /* The table's parameter types are those that all versions of libc share. */
 #define FROM_LIBC(name) next.name = (__typeof__(next.name))(void *)name

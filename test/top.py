@@ -10,6 +10,7 @@ import argparse
 import gzip
 import re
 import subprocess
+import sys
 from collections import Counter
 
 
@@ -115,7 +116,12 @@ def main():
 
     flat, cum, unit = Counter(), Counter(), ""
     for path in arguments.files:
-        unit = add_profile(path, arguments.value, arguments.hide, flat, cum)
+        try:
+            unit = add_profile(path, arguments.value, arguments.hide, flat, cum)
+        except OSError as error:
+            sys.exit(f"{path}: {error.strerror or error}")
+        except (AttributeError, EOFError, KeyError, IndexError, TypeError, ValueError):
+            sys.exit(f"{path}: not a profile")
     total = sum(flat.values()) or 1
     print(f"{arguments.value}: {show(total, unit)} in {len(arguments.files)} file(s)")
     print(f"{'flat':>10} {'flat%':>6} {'cum':>10} {'cum%':>6}  function")

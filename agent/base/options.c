@@ -80,8 +80,9 @@ static const struct option_row rows[ROW_COUNT] = {
                        .part = PART_ALL,
                        MEMBER(processes),
                        .default_text = "*",
-                       .help = "programs to profile: globs, separated by commas, for the base name "
-                               "of the executable or of argv[0]"},
+                       .help = "programs to profile: patterns of * and ?, separated by commas, for "
+                               "the base name of the executable, of argv[0] or of the started "
+                               "file"},
     [ROW_PROCESS_RATE] = {.name = PREFIX "PROCESS_RATE",
                           .type = TYPE_SHARE,
                           .part = PART_ALL,
@@ -148,7 +149,7 @@ static const struct option_row rows[ROW_COUNT] = {
                          MEMBER(compression),
                          .default_text = "gzip",
                          .words = compression_words,
-                         .help = "of the profiles; every reader of pprof takes gzip"},
+                         .help = "of the profiles; go tool pprof reads gzip and none, not zstd"},
     [ROW_MEMORY] = {.name = PREFIX "MEMORY",
                     .type = TYPE_SIZE,
                     .part = PART_ALL,
@@ -368,7 +369,9 @@ static COLD void warn_of_unknown(const char *name, size_t length)
     const char *nearest = NULL;
     unsigned least = 0;
     for (int i = 0; i < ROW_COUNT; i++) {
-        unsigned distance = edit_distance(shown, rows[i].name);
+        /* What is a beginning of the option's name is nearest of all. */
+        unsigned distance =
+            strncmp(shown, rows[i].name, length) == 0 ? 0 : 1 + edit_distance(shown, rows[i].name);
         if (!nearest || distance < least) {
             nearest = rows[i].name;
             least = distance;
@@ -423,16 +426,21 @@ static bool select_by(enum row_index index, char *const *environment)
     return good;
 }
 
-bool options_select(char *const *environment, bool secure, const char *program, const char *argv0,
-                    double unit)
+static bool matches_one(const char *const *names)
+{
+    for (; *names; names++)
+        if (glob_list_match(options.processes, *names))
+            return true;
+    return false;
+}
+
+bool options_select(char *const *environment, bool secure, const char *const *names, double unit)
 {
     texts_used = 0;
     parts_off = 0;
     if (secure || !select_by(ROW_ENABLED, environment) || !options.enabled)
         return false;
-    if (!select_by(ROW_PROCESSES, environment) ||
-        !(glob_list_match(options.processes, program) ||
-          (argv0 && glob_list_match(options.processes, base_name(argv0)))))
+    if (!select_by(ROW_PROCESSES, environment) || !matches_one(names))
         return false;
     return select_by(ROW_PROCESS_RATE, environment) && unit < options.process_rate;
 }

@@ -47,11 +47,10 @@ extern struct options options;
 /* A part that a wrong value switches off; PART_ALL switches off every one. */
 enum option_part { PART_ALL, PART_CPU, PART_ALLOC, PART_OUTPUT, PART_LOG, PART_COUNT };
 
-/* Step 1, in every process: enabled, AT_SECURE (`secure`), processes (matched against
- * `program`, the base name of the executable, and the base name of `argv0`), process rate
- * (`unit` in [0, 1) decides). Reads nothing else. True: go on. */
-bool options_select(char *const *environment, bool secure, const char *program, const char *argv0,
-                    double unit);
+/* Step 1, in every process: enabled, AT_SECURE (`secure`), processes (matched against each of
+ * `names`, a list ended by NULL: those that the program is known by), process rate (`unit` in
+ * [0, 1) decides). Reads nothing else. True: go on. */
+bool options_select(char *const *environment, bool secure, const char *const *names, double unit);
 /* Step 2, only where selected: everything else. Calls log_start, then logs what is wrong and
  * which variables are no options. `program` (a base name) is the last fall-back of `service`. */
 void options_load(char *const *environment, const char *program);

@@ -97,7 +97,7 @@ struct known_stack {
 static void add_known(uint64_t leaf, uint64_t root, const struct thread_label *label,
                       uint64_t amount_ns, bool is_real)
 {
-    struct known_stack stack = {load_acquire(&modules_list)->generation, {leaf, root}};
+    struct known_stack stack = {load_relaxed(&modules_generation), {leaf, root}};
     recorder_add(RECORD_CPU, (const struct record_stack *)(const void *)&stack, root ? 2 : 1, label,
                  (struct record_values){0, amount_ns}, is_real);
 }
@@ -117,13 +117,20 @@ void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns)
         add_known(PSEUDO_TAIL, root_of(slot), &slot->label, rest, false);
 }
 
-void cpu_sample_unreached(struct thread_slot *slot, uint64_t now_ns, uint64_t limit_ns)
+bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns)
+{
+    /* Ticks come late, and a sample may be put off a few times. */
+    uint64_t limit = 4 * (NS_PER_SEC / options.frequency) + 100 * NS_PER_MS;
+    uint64_t last = load_relaxed(&slot->cpu_last_ns);
+    return slot->timer >= 0 && now_ns > last && now_ns - last >= limit;
+}
+
+void cpu_sample_unreached(struct thread_slot *slot, uint64_t now_ns)
 {
     uint64_t last = load_relaxed(&slot->cpu_last_ns);
-    if (now_ns <= last || now_ns - last < limit_ns)
-        return;
-    /* Failure: a sample came just now, and accounted it. */
-    if (__atomic_compare_exchange_n(&slot->cpu_last_ns, &last, now_ns, false, __ATOMIC_RELAXED,
+    /* The exchange fails when a sample came just now, and accounted it. */
+    if (cpu_sample_is_unreached(slot, now_ns) &&
+        __atomic_compare_exchange_n(&slot->cpu_last_ns, &last, now_ns, false, __ATOMIC_RELAXED,
                                     __ATOMIC_RELAXED))
         add_known(PSEUDO_UNREACHED, root_of(slot), &slot->label, now_ns - last, true);
 }

@@ -10,14 +10,18 @@
 #ifndef LIBAGENT_CPU_SAMPLE_H
 #define LIBAGENT_CPU_SAMPLE_H
 
+#include <stdbool.h>
+
 #include "agent/thread/thread_context.h"
 
 void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext);
 /* Accounts the CPU time of a thread after its last sample, up to its clock's value `now_ns`. */
 void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns);
-/* Accounts the CPU time of a thread whose clock has gone on for `limit_ns` or more without a
- * sample: one that blocks the sampling signal. */
-void cpu_sample_unreached(struct thread_slot *slot, uint64_t now_ns, uint64_t limit_ns);
+/* Has the thread's clock gone on without a sample for longer than ticks are late? It then blocks
+ * the sampling signal. */
+bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns);
+/* Accounts the CPU time of such a thread; nothing for others. */
+void cpu_sample_unreached(struct thread_slot *slot, uint64_t now_ns);
 /* Moves the overhead that was measured for the slot's thread into the window. */
 void cpu_sample_overhead(struct thread_slot *slot);
 /* Adds `amount_ns` as overhead of the thread named by `label` (the agent's own threads). */

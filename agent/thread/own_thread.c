@@ -15,7 +15,7 @@
 enum { CLOSE_RANGE_UNSHARE_FLAG = 2 };
 
 /* Encoding keeps its tables in mappings; zlib, zstd and the demanglers stay under 64 KiB. */
-enum { OWN_STACK_SIZE = 256 * 1024, DETACHED = 1 };
+enum { OWN_STACK_SIZE = 256 * 1024, LARGE_STACK_SIZE = 8192 * 1024, DETACHED = 1 };
 
 /* Kernel signal set: all but 32 and 33, glibc's SIGCANCEL and SIGSETXID. */
 static const uint64_t all_but_internal = ~(uint64_t)(3ull << 31);
@@ -34,6 +34,10 @@ int own_thread_create(void *(*routine)(void *))
     next.pthread_attr_setstacksize(attributes, OWN_STACK_SIZE);
     next.pthread_attr_setdetachstate(attributes, DETACHED);
     int error = next.pthread_create(&thread, attributes, routine, NULL);
+    if (error == EINVAL) { /* the program's thread-local data needs more */
+        next.pthread_attr_setstacksize(attributes, LARGE_STACK_SIZE);
+        error = next.pthread_create(&thread, attributes, routine, NULL);
+    }
     sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
     thread_tls.inside--;
     return -error;

@@ -44,7 +44,7 @@ static uintptr_t thread_pointer(void)
  * (PTHREAD_DESTRUCTOR_ITERATIONS) while values are set. Setting it once more puts the end of the
  * thread's record behind the first round of the app's destructors, whose time and allocations
  * so still count. */
-enum { KEY_FIRST_ROUND = 1, KEY_LAST_ROUND = 2 };
+enum { KEY_FIRST_ROUND = 1, KEY_LAST_ROUND = 2, KEYS_IN_PLACE = 32 };
 
 static void set_key(uintptr_t round)
 {
@@ -209,7 +209,10 @@ void thread_take_over(struct thread_slot *slot)
         thread_release_slot(other);
     thread_tls.slot = slot;
     set_stack_high(slot, 0);
-    set_key(KEY_FIRST_ROUND);
+    /* In the handler: values of later keys are in memory that libc would allocate. Such a thread
+     * is found to be gone by a scan. */
+    if (threads.key < KEYS_IN_PLACE)
+        set_key(KEY_FIRST_ROUND);
 }
 
 void thread_leave(void)

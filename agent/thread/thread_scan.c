@@ -92,9 +92,11 @@ static int release_gone(void)
         int tid = load_relaxed(&slot->tid);
         if (load_acquire(&slot->state) != SLOT_USED || tid == 0)
             continue;
-        if (sys_call3(SYS_tgkill, thread_pid(), tid, 0) == -ESRCH)
+        if (sys_call3(SYS_tgkill, thread_pid(), tid, 0) == -ESRCH) {
+            if (slot->timer >= 0)
+                sys_call1(SYS_timer_delete, slot->timer);
             thread_release_slot(slot);
-        else
+        } else
             used++;
     }
     return used;

@@ -34,6 +34,7 @@ struct list_buffer {
 };
 
 struct module_list *modules_list;
+uint32_t modules_generation;
 uintptr_t modules_self_start, modules_self_end;
 uint32_t modules_stale;
 
@@ -289,6 +290,7 @@ static void publish(struct list_buffer *buffer)
     buffer->list->generation = next_generation(buffer->list, old);
     buffer->list->publication = ++state.publication;
     buffer->state = LIST_CURRENT;
+    store_relaxed(&modules_generation, buffer->list->generation);
     store_release(&modules_list, buffer->list);
     for (int i = 0; i < LISTS_MAX; i++) {
         if (!old || state.lists[i].list != old)

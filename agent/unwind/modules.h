@@ -85,6 +85,8 @@ struct module_list {
 };
 
 extern struct module_list *modules_list;
+/* That list's generation, for readers outside a guard. */
+extern uint32_t modules_generation;
 /* Executable range of libagent.so itself, for walkers that leave its frames out. In the test
  * flavour, whose objects are part of the test program, empty until the test sets it. */
 extern uintptr_t modules_self_start, modules_self_end;

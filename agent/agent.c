@@ -292,6 +292,12 @@ void agent_before_seccomp(void)
     if (!is_on() || sys_pid() != thread_pid())
         return;
     agent_at_exit();
+    /* Nothing of ours may still be on its way: a filter can reach all threads. */
+    uint64_t deadline = clock_monotonic_ns() + NS_PER_SEC;
+    static const struct timespec pause = {0, 200000};
+    while (flush_has_own_thread() && clock_monotonic_ns() < deadline)
+        sys_call2(SYS_nanosleep, &pause, NULL);
+    (void)thread_guard_quiescent(deadline);
     for (uint32_t i = 0; scheduler && i < thread_slot_count(); i++)
         scheduler->thread_end(thread_slot_at(i));
 }

@@ -64,6 +64,16 @@ bool flush_is_own_thread(int tid)
     return false;
 }
 
+bool flush_has_own_thread(void)
+{
+    for (size_t i = 0; i < OWN_THREADS; i++) {
+        uint64_t tid = load_relaxed(&own_threads[i].label.tid);
+        if (tid && sys_call3(SYS_tgkill, thread_pid(), tid, 0) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void add_own_threads(void)
 {
     for (size_t i = 0; i < OWN_THREADS; i++) {

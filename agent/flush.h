@@ -26,6 +26,8 @@ int flush_window(bool final) MUST_USE;
 /* The calling thread is one of the agent's: its CPU time is overhead from now on. TICK, UP. */
 void flush_own_thread_begins(const char *name);
 bool flush_is_own_thread(int tid);
+/* Is a thread of ours still there (it may be on its way out)? */
+bool flush_has_own_thread(void);
 /* Is there something that a flush at the end would write? Any context. */
 bool flush_is_due_at_end(void);
 /* In a fork child. */

@@ -1,4 +1,4 @@
-/* The futex lock: exclusion, ranks, owners, deadlines, fork. */
+/* The futex lock: exclusion, ranks, owners, deadlines, fork, signals. */
 #include "test/check.h"
 
 #include <errno.h>
@@ -268,6 +268,186 @@ START_TEST(reset_frees_in_the_child_what_another_thread_held)
 }
 END_TEST
 
+/* ---- signals ---- */
+
+static uint64_t bit(int signal)
+{
+    return (uint64_t)1 << (signal - 1);
+}
+
+/* As the kernel has it: libc's functions hide the signals that libc keeps for itself. */
+static uint64_t kernel_mask(void)
+{
+    uint64_t mask = 0;
+    ck_assert_int_eq(sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &mask, sizeof(mask)), 0);
+    return mask;
+}
+
+static void set_kernel_mask(uint64_t mask)
+{
+    ck_assert_int_eq(sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask)), 0);
+}
+
+/* By 33 glibc changes the user id in every thread; the other two are not to be blocked. */
+static uint64_t mask_while_held(uint64_t before)
+{
+    return before | ~(bit(33) | bit(SIGKILL) | bit(SIGSTOP));
+}
+
+/* None, some, all that can be blocked, 33 among them. */
+static const uint64_t masks[] = {0, (uint64_t)1 << (SIGUSR1 - 1) | (uint64_t)1 << 33,
+                                 (uint64_t)1 << 32,
+                                 ~((uint64_t)1 << (SIGKILL - 1) | (uint64_t)1 << (SIGSTOP - 1))};
+enum { MASKS = sizeof(masks) / sizeof(masks[0]) };
+
+START_TEST(signals_wait_while_a_lock_is_held)
+{
+    const uint64_t before = masks[_i], while_held = mask_while_held(before);
+    set_kernel_mask(before);
+    lock_acquire(&low);
+    ck_assert_uint_eq(kernel_mask(), while_held);
+    lock_release(&low);
+    ck_assert_uint_eq(kernel_mask(), before);
+
+    lock_acquire(&low);
+    lock_acquire(&high);
+    ck_assert_uint_eq(kernel_mask(), while_held);
+    lock_release(&high);
+    ck_assert_uint_eq(kernel_mask(), while_held);
+    lock_release(&low);
+    ck_assert_uint_eq(kernel_mask(), before);
+
+    ck_assert(lock_try(&high));
+    ck_assert(lock_try(&low));
+    lock_release(&high);
+    ck_assert_uint_eq(kernel_mask(), while_held);
+    lock_release(&low);
+    ck_assert_uint_eq(kernel_mask(), before);
+}
+END_TEST
+
+static volatile sig_atomic_t signals_seen;
+
+static void see_signal(int signal)
+{
+    (void)signal;
+    signals_seen = signals_seen + 1;
+}
+
+START_TEST(a_signal_comes_after_the_last_release)
+{
+    sigset_t pending;
+    signal(SIGUSR1, see_signal);
+    lock_acquire(&low);
+    lock_acquire(&high);
+    raise(SIGUSR1);
+    lock_release(&low);
+    sigpending(&pending);
+    ck_assert(sigismember(&pending, SIGUSR1));
+    ck_assert_int_eq(signals_seen, 0);
+    lock_release(&high);
+    sigpending(&pending);
+    ck_assert(!sigismember(&pending, SIGUSR1));
+    ck_assert_int_eq(signals_seen, 1);
+}
+END_TEST
+
+/* A handler that comes just before signals are blocked takes and releases a lock itself, and leaves
+ * the mask that is to be restored as it was. */
+static void take_a_lock(int signal)
+{
+    see_signal(signal);
+    lock_acquire(&low);
+    lock_release(&low);
+}
+
+static bool raise_after_blocking(long number, const long args[6], long *result)
+{
+    if (number != SYS_rt_sigprocmask || args[0] != SIG_BLOCK || signals_seen)
+        return false;
+    raise(SIGUSR1);
+    *result = sys_raw6(number, args[0], args[1], args[2], args[3], args[4], args[5]);
+    return true;
+}
+
+START_TEST(a_handler_just_before_may_take_locks)
+{
+    const uint64_t before = bit(SIGUSR2);
+    signal(SIGUSR1, take_a_lock);
+    set_kernel_mask(before);
+    sys_override = raise_after_blocking;
+    lock_acquire(&low);
+    sys_override = NULL;
+    ck_assert_int_eq(signals_seen, 1);
+    ck_assert_uint_eq(kernel_mask(), mask_while_held(before));
+    lock_release(&low);
+    ck_assert_uint_eq(kernel_mask(), before);
+}
+END_TEST
+
+START_TEST(a_lock_not_had_leaves_the_mask)
+{
+    const uint64_t before = masks[_i], while_held = mask_while_held(before);
+    static struct lock lowest = LOCK_INIT(LOCK_LIFE);
+    sem_init(&held, 0, 0);
+    sem_init(&may_release, 0, 0);
+    pthread_t thread;
+    pthread_create(&thread, NULL, hold, NULL);
+    sem_wait(&held);
+    set_kernel_mask(before);
+    ck_assert(!lock_try(&low));
+    ck_assert_uint_eq(kernel_mask(), before);
+    ck_assert_int_eq(lock_acquire_until(&low, clock_monotonic_ns() + NS_PER_MS), -ETIMEDOUT);
+    ck_assert_uint_eq(kernel_mask(), before);
+
+    lock_acquire(&lowest);
+    ck_assert(!lock_try(&low));
+    ck_assert_uint_eq(kernel_mask(), while_held);
+    ck_assert_int_eq(lock_acquire_until(&low, clock_monotonic_ns() + NS_PER_MS), -ETIMEDOUT);
+    ck_assert_uint_eq(kernel_mask(), while_held);
+    lock_release(&lowest);
+    ck_assert_uint_eq(kernel_mask(), before);
+    sem_post(&may_release);
+    pthread_join(thread, NULL);
+}
+END_TEST
+
+/* The child's status: 0, or the number of the first mask that is wrong. */
+static int masks_in_child(uint64_t before)
+{
+    const uint64_t while_held = mask_while_held(before);
+    if (kernel_mask() != while_held)
+        return 1;
+    lock_reset(&high);
+    if (kernel_mask() != while_held)
+        return 2;
+    lock_reset(&low);
+    if (kernel_mask() != before)
+        return 3;
+    set_kernel_mask(before ^ bit(SIGUSR2));
+    lock_reset(&low); /* not held: no mask of an earlier time comes back */
+    return kernel_mask() == (before ^ bit(SIGUSR2)) ? 0 : 4;
+}
+
+START_TEST(reset_in_the_child_restores_the_mask)
+{
+    const uint64_t before = masks[_i];
+    set_kernel_mask(before);
+    lock_acquire(&low);
+    lock_acquire(&high);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(masks_in_child(before));
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    lock_release(&high);
+    ck_assert_uint_eq(kernel_mask(), mask_while_held(before));
+    lock_release(&low);
+    ck_assert_uint_eq(kernel_mask(), before);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("lock");
@@ -283,6 +463,13 @@ Suite *suite(void)
     tcase_add_test(good, a_thread_may_release_in_the_fork_child_what_it_held);
     tcase_add_test(good, reset_frees_in_the_child_what_another_thread_held);
     suite_add_tcase(suite, good);
+    TCase *signals = tcase_create("signals");
+    tcase_add_loop_test(signals, signals_wait_while_a_lock_is_held, 0, MASKS);
+    tcase_add_test(signals, a_signal_comes_after_the_last_release);
+    tcase_add_test(signals, a_handler_just_before_may_take_locks);
+    tcase_add_loop_test(signals, a_lock_not_had_leaves_the_mask, 0, MASKS);
+    tcase_add_loop_test(signals, reset_in_the_child_restores_the_mask, 0, MASKS);
+    suite_add_tcase(suite, signals);
     TCase *defects = tcase_create("defects");
     tcase_add_test_raise_signal(defects, a_falling_rank_is_a_defect, SIGABRT);
     tcase_add_test_raise_signal(defects, the_same_rank_is_a_defect, SIGABRT);

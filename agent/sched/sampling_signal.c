@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "agent/base/lock.h"
 #include "agent/base/log.h"
@@ -17,6 +18,10 @@ static const int candidates[] = {SIGPROF, SIGVTALRM, SIGSTKFLT, SIGPWR};
 static const int flags_of_libc = 0x04000000;
 #else
 static const int flags_of_libc = 0;
+#endif
+
+#ifndef AT_MINSIGSTKSZ
+#define AT_MINSIGSTKSZ 51
 #endif
 
 enum { VIEWS = 8 };
@@ -131,9 +136,25 @@ void sampling_signal_stop(void)
     store_release(&sample, NULL);
 }
 
-/* Actions of other signals. A handler of the app's on an alternate stack must not have ours on
- * top: such stacks are made for one frame of the kernel. So the kernel's mask of that handler has
- * our signal too, and sigaction does not show it. */
+/* Four of the kernel's frames, which is what libc recommends (_SC_SIGSTKSZ): two of them, the app's
+ * handler and ours fit. 12 KiB where the kernel does not tell its frame's size. */
+static size_t ample_alternate_stack(void)
+{
+    return MAX_OF(4 * getauxval(AT_MINSIGSTKSZ), 12288ul);
+}
+
+/* The calling thread's alternate stack stands for those of all; one that is not set yet may be
+ * small. */
+static bool has_small_alternate_stack(void)
+{
+    stack_t stack;
+    return sys_call2(SYS_sigaltstack, NULL, &stack) != 0 || (stack.ss_flags & SS_DISABLE) ||
+           stack.ss_size < ample_alternate_stack();
+}
+
+/* Actions of other signals. A handler of the app's on an alternate stack that was made for one
+ * frame of the kernel must not have ours on top. So the kernel's mask of that handler has our
+ * signal too, and sigaction does not show it; time in it goes to the next sample. */
 static bool other_signal_action(int signal, const struct sigaction *action, struct sigaction *old,
                                 int *result)
 {
@@ -142,7 +163,7 @@ static bool other_signal_action(int signal, const struct sigaction *action, stru
     uint64_t bit = (uint64_t)1 << (signal - 1);
     bool was_widened = load_relaxed(&widened) & bit;
     bool widens = action && has_handler(action) && (action->sa_flags & SA_ONSTACK) &&
-                  !sigismember(&action->sa_mask, number);
+                  !sigismember(&action->sa_mask, number) && has_small_alternate_stack();
     if (!was_widened && !widens)
         return false;
     struct sigaction wider;

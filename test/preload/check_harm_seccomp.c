@@ -1,0 +1,102 @@
+/* A program that puts itself under seccomp is not killed for calls of the agent's. */
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include "test/check.h"
+#include "test/preload/profile_reader.h"
+#include "test/preload/run_program.h"
+
+static void run_case(struct run *run, const char *name, unsigned ms, const char *period,
+                     bool with_agent)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%u", ms);
+    run_program(run,
+                &(struct run_request){
+                    .program = "harm_seccomp",
+                    .arguments = (const char *[]){name, text, NULL},
+                    .environment = (const char *[]){"LIBAGENT_FREQUENCY=1000",
+                                                    "LIBAGENT_ALLOC_INTERVAL=16KiB", period, NULL},
+                    .without_agent = !with_agent,
+                    .seconds = 30});
+}
+
+/* What came before is in the profiles, what came after is not. */
+static void expect_recorded_before(const struct run *run, unsigned ms)
+{
+    struct profile cpu, heap;
+    profile_load(&cpu, run->profiles, "cpu", run->pid);
+    profile_load(&heap, run->profiles, "heap", run->pid);
+    ck_assert_double_ge((double)profile_under(&cpu, CPU_NS, "before"), 0.8e6 * ms);
+    /* One block in ~2 us. */
+    ck_assert_int_ge(profile_under(&heap, ALLOC_OBJECTS, "before"), 10 * ms);
+    ck_assert_int_eq(profile_under(&cpu, CPU_NS, "after"), 0);
+    ck_assert_int_eq(profile_under(&heap, ALLOC_OBJECTS, "after"), 0);
+    profile_free(&cpu);
+    profile_free(&heap);
+}
+
+static void expect_same_as_without(const char *name, unsigned ms, const char *period)
+{
+    struct run with, without;
+    run_case(&with, name, ms, period, true);
+    run_case(&without, name, 1, period, false);
+    ck_assert_msg(WIFEXITED(without.status), "wait status %#x without", without.status);
+    ck_assert_uint_eq(without.err_size, 0);
+    run_expect_same(&with, &without);
+    expect_recorded_before(&with, ms);
+    run_free(&with);
+    run_free(&without);
+}
+
+static const char *const cases[] = {"strict-prctl", "strict-seccomp", "strict-syscall-prctl",
+                                    "filter-prctl", "filter-seccomp", "filter-syscall-prctl",
+                                    "over-threads", "each-thread",    "filter-no-handlers"};
+enum { CASES = sizeof(cases) / sizeof(cases[0]) };
+
+START_TEST(test_works_on)
+{
+    expect_same_as_without(cases[_i], 300, "LIBAGENT_PERIOD=60s");
+}
+END_TEST
+
+/* After the first period the agent has threads: they may neither make calls nor keep the process
+ * when its own threads have ended. */
+static const char *const late_cases[] = {"strict-prctl", "filter-seccomp", "over-threads"};
+enum { LATE_CASES = sizeof(late_cases) / sizeof(late_cases[0]) };
+
+START_TEST(test_works_on_after_a_period)
+{
+    expect_same_as_without(late_cases[_i], 1300, "LIBAGENT_PERIOD=1s");
+}
+END_TEST
+
+START_TEST(test_asking_changes_nothing)
+{
+    struct run with, without;
+    struct profile cpu;
+    run_case(&with, "asks", 100, "LIBAGENT_PERIOD=60s", true);
+    run_case(&without, "asks", 1, "LIBAGENT_PERIOD=60s", false);
+    run_expect_quiet_success(&without);
+    run_expect_same(&with, &without);
+    profile_load(&cpu, with.profiles, "cpu", with.pid);
+    double total = (double)profile_total(&cpu, CPU_NS);
+    ck_assert_double_ge(total, 0.9e9 * with.cpu_seconds);
+    ck_assert_double_ge((double)profile_under(&cpu, CPU_NS, "after"), 0.5 * total);
+    profile_free(&cpu);
+    run_free(&with);
+    run_free(&without);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("harm_seccomp");
+    TCase *tcase = tcase_create("seccomp");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, test_works_on, 0, CASES);
+    tcase_add_loop_test(tcase, test_works_on_after_a_period, 0, LATE_CASES);
+    tcase_add_test(tcase, test_asking_changes_nothing);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -1,0 +1,264 @@
+/* CFLAGS: -O2 */
+/* LIBS: -lpthread */
+/* prog_harm_seccomp CASE [MILLISECONDS]: puts itself under seccomp and works on. Prints the same in
+ * each run. From then on the clocks of CPU time, which are system calls, are not for it. */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "test/preload/program.h"
+
+static void say(const char *text)
+{
+    if (write(STDOUT_FILENO, text, strlen(text)) < 0)
+        _exit(1);
+}
+
+static void allocate(size_t size)
+{
+    char *block = malloc(size);
+    if (!block)
+        _exit(1);
+    block[0] = 1;
+    keep(block);
+    free(block);
+}
+
+SITE void before(uint64_t ms)
+{
+    for (uint64_t end = thread_cpu_ns() + ms * 1000000; thread_cpu_ns() < end;)
+        for (int i = 0; i < 10; i++) {
+            allocate(1000);
+            compute();
+        }
+    allocate(200000); /* mapped and unmapped by itself */
+}
+
+/* About 500 ms. */
+SITE void after(size_t size)
+{
+    for (int round = 0; round < 250; round++) {
+        for (int i = 0; i < 1000; i++)
+            compute();
+        allocate(size);
+    }
+}
+
+/* What malloc, free and the end of a process make; then the return of a handler; then the end of a
+ * thread. */
+static const int calls[] = {SYS_write,      SYS_brk,          SYS_mmap,     SYS_munmap,
+                            SYS_mremap,     SYS_madvise,      SYS_mprotect, SYS_futex,
+                            SYS_exit_group, SYS_rt_sigreturn, SYS_exit,     SYS_rt_sigprocmask};
+enum { NO_HANDLERS = 9, NO_THREADS = 10, ALL = sizeof(calls) / sizeof(calls[0]) };
+
+static struct sock_filter steps[2 * ALL + 2];
+
+static struct sock_fprog *make_filter(int count)
+{
+    static struct sock_fprog program = {.filter = steps};
+    unsigned short n = 0;
+    steps[n++] =
+        (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+    for (int i = 0; i < count; i++) {
+        steps[n++] =
+            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i], 0, 1);
+        steps[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    }
+    steps[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    program.len = n;
+    return &program;
+}
+
+static void no_new_privileges(void)
+{
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        exit(1);
+}
+
+static void entered(long result)
+{
+    if (result != 0)
+        _exit(1);
+    say("entered\n");
+}
+
+/* Strict mode knows read, write, exit of a thread and sigreturn: the heap has what is needed. */
+static void after_strict(long result)
+{
+    entered(result);
+    after(1000);
+    say("done\n");
+    syscall(SYS_exit, 3);
+}
+
+static void strict_by_prctl(void)
+{
+    after_strict(prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT));
+}
+
+static void strict_by_seccomp(void)
+{
+    after_strict(syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 0, NULL));
+}
+
+static void strict_by_syscall_prctl(void)
+{
+    after_strict(syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_STRICT, NULL, 0, 0));
+}
+
+static void after_filter(long result)
+{
+    entered(result);
+    after(200000);
+    say("done\n");
+}
+
+static void filter_by_prctl(void)
+{
+    no_new_privileges();
+    after_filter(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, make_filter(NO_THREADS)));
+}
+
+/* No tick may come any more. */
+static void filter_without_handlers(void)
+{
+    no_new_privileges();
+    after_filter(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, make_filter(NO_HANDLERS)));
+}
+
+static void filter_by_seccomp(void)
+{
+    no_new_privileges();
+    after_filter(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, make_filter(NO_THREADS)));
+}
+
+static void filter_by_syscall_prctl(void)
+{
+    no_new_privileges();
+    after_filter(
+        syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, make_filter(NO_THREADS), 0, 0));
+}
+
+enum { THREADS = 3 };
+static pthread_t threads[THREADS];
+static pthread_barrier_t started;
+static bool stop;
+
+static void *work(void *unused)
+{
+    pthread_barrier_wait(&started);
+    while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
+        allocate(3000);
+        for (int i = 0; i < 10; i++)
+            compute();
+    }
+    return unused;
+}
+
+static void start_threads(void *(*routine)(void *))
+{
+    pthread_barrier_init(&started, NULL, THREADS + 1);
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&threads[i], NULL, routine, NULL) != 0)
+            exit(1);
+    pthread_barrier_wait(&started);
+}
+
+static void join_threads(void)
+{
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* The filter comes over threads that allocate and compute; they end under it. */
+static void filter_over_threads(void)
+{
+    start_threads(work);
+    before(100);
+    no_new_privileges();
+    after_filter(
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, make_filter(ALL)));
+    __atomic_store_n(&stop, true, __ATOMIC_RELEASE);
+    join_threads();
+    say("joined\n");
+}
+
+static void *enter_and_work(void *program)
+{
+    pthread_barrier_wait(&started);
+    before(20);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, make_filter(ALL)) != 0)
+        _exit(1);
+    after(3000);
+    return program;
+}
+
+/* Each worker puts itself alone under the filter. */
+static void filter_of_each_thread(void)
+{
+    make_filter(ALL);
+    no_new_privileges();
+    start_threads(enter_and_work);
+    join_threads();
+    say("joined\n");
+}
+
+/* Calls that only ask, and others that go through the same functions. */
+static void asks(void)
+{
+    uint32_t action = SECCOMP_RET_KILL_PROCESS;
+    printf("mode %d\n", prctl(PR_GET_SECCOMP));
+    printf("available %ld\n", syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action));
+    char name[16] = "";
+    prctl(PR_SET_NAME, "asks");
+    prctl(PR_GET_NAME, name);
+    printf("name %s\n", name);
+    long result = prctl(-1, 1, 2, 3, 4);
+    printf("bad option %ld %d\n", result, errno);
+    result = syscall(-1);
+    printf("bad call %ld %d\n", result, errno);
+    printf("pid %d\n", syscall(SYS_getpid) == getpid());
+    enum { LENGTH = 4096 };
+    char wanted[64];
+    FILE *self = fopen("/proc/self/exe", "r");
+    /* The sixth argument is the offset. */
+    char *mapped =
+        (char *)syscall(SYS_mmap, NULL, LENGTH, PROT_READ, MAP_PRIVATE, fileno(self), LENGTH);
+    printf("six arguments %d\n",
+           pread(fileno(self), wanted, sizeof(wanted), LENGTH) == (ssize_t)sizeof(wanted) &&
+               memcmp(mapped, wanted, sizeof(wanted)) == 0);
+    fclose(self);
+    after(1000);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*function)(void);
+    } cases[] = {{"strict-prctl", strict_by_prctl},
+                 {"strict-seccomp", strict_by_seccomp},
+                 {"strict-syscall-prctl", strict_by_syscall_prctl},
+                 {"filter-prctl", filter_by_prctl},
+                 {"filter-no-handlers", filter_without_handlers},
+                 {"filter-seccomp", filter_by_seccomp},
+                 {"filter-syscall-prctl", filter_by_syscall_prctl},
+                 {"over-threads", filter_over_threads},
+                 {"each-thread", filter_of_each_thread},
+                 {"asks", asks}};
+    for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++)
+        if (strcmp(argv[1], cases[i].name) == 0) {
+            before(number_argument(argc, argv, 2, 300));
+            cases[i].function();
+            return 0;
+        }
+    return 2;
+}

@@ -181,6 +181,12 @@ END_TEST
 
 /* ---- other signals, on alternate stacks ---- */
 
+/* The address sanitizer sets an ample one for every thread. */
+static void have_no_alternate_stack(void)
+{
+    ck_assert_int_eq(sigaltstack(&(stack_t){.ss_flags = SS_DISABLE}, NULL), 0);
+}
+
 /* The app's sigaction for another signal, as the shim does it. */
 static struct sigaction set_other(int signal, const struct sigaction *action)
 {
@@ -223,6 +229,23 @@ START_TEST(a_handler_on_an_alternate_stack_is_not_interrupted)
         old = set_other(signal, NULL);
         signal_check_same(&old, &plain);
     }
+}
+END_TEST
+
+START_TEST(a_handler_on_an_ample_stack_may_be_interrupted)
+{
+    static char memory[1 << 17];
+    signal_fixture_start();
+    struct sigaction on_stack = signal_action(signal_plain, SA_ONSTACK);
+    stack_t stack = {.ss_sp = memory, .ss_size = sizeof(memory)};
+    ck_assert_int_eq(sigaltstack(&stack, NULL), 0);
+    set_other(SIGUSR1, &on_stack);
+    ck_assert(!kernel_masks_ours(SIGUSR1));
+    stack.ss_size = 8192; /* SIGSTKSZ of old */
+    ck_assert_int_eq(sigaltstack(&stack, NULL), 0);
+    set_other(SIGUSR1, &on_stack);
+    ck_assert(kernel_masks_ours(SIGUSR1));
+    have_no_alternate_stack();
 }
 END_TEST
 
@@ -410,7 +433,9 @@ Suite *suite(void)
     suite_add_tcase(suite, view);
     TCase *stacks = tcase_create("alternate stacks");
     tcase_set_timeout(stacks, 60);
+    tcase_add_checked_fixture(stacks, have_no_alternate_stack, NULL);
     tcase_add_test(stacks, a_handler_on_an_alternate_stack_is_not_interrupted);
+    tcase_add_test(stacks, a_handler_on_an_ample_stack_may_be_interrupted);
     tcase_add_test(stacks, a_mask_that_has_our_signal_already_is_shown_as_it_is);
     tcase_add_test(stacks, wrong_signal_numbers_are_left_to_libc);
     tcase_add_test(stacks, it_is_known_whether_the_app_has_a_handler);

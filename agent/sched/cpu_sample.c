@@ -135,14 +135,19 @@ void cpu_sample_unreached(struct thread_slot *slot, uint64_t now_ns)
         add_known(PSEUDO_UNREACHED, root_of(slot), &slot->label, now_ns - last, true);
 }
 
+static void add_overhead(const struct thread_label *label, uint64_t root, uint64_t amount_ns)
+{
+    if (amount_ns)
+        add_known(PSEUDO_OVERHEAD, root, label, amount_ns, false);
+}
+
 void cpu_sample_overhead(struct thread_slot *slot)
 {
-    cpu_sample_add_overhead(&slot->label,
-                            __atomic_exchange_n(&slot->overhead_ns, 0, __ATOMIC_RELAXED));
+    add_overhead(&slot->label, root_of(slot),
+                 __atomic_exchange_n(&slot->overhead_ns, 0, __ATOMIC_RELAXED));
 }
 
 void cpu_sample_add_overhead(const struct thread_label *label, uint64_t amount_ns)
 {
-    if (amount_ns)
-        add_known(PSEUDO_OVERHEAD, 0, label, amount_ns, false);
+    add_overhead(label, 0, amount_ns);
 }

@@ -50,6 +50,10 @@ void agent_objects_used(void);
 
 /* The sampling signal's number, 0 where there is none. Any context. */
 int agent_signal_number(void);
+static inline bool agent_is_signal(int number)
+{
+    return number != 0 && number == agent_signal_number();
+}
 /* Has the app a handler of its own for that signal? Any context. */
 bool agent_signal_is_handled(void);
 /* Is this signal one of ours rather than the app's? Any context. */

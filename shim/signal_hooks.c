@@ -10,11 +10,6 @@
 sighandler_t bsd_signal(int number, sighandler_t handler);
 sighandler_t __sysv_signal(int number, sighandler_t handler);
 
-static bool is_ours(int number)
-{
-    return number == agent_signal_number() && number != 0;
-}
-
 EXPORT int sigaction(int number, const struct sigaction *action, struct sigaction *old)
 {
     int result;
@@ -41,8 +36,8 @@ static bool interrupts;
 
 EXPORT sighandler_t signal(int number, sighandler_t handler)
 {
-    return is_ours(number) ? set_handler(number, handler, interrupts ? 0 : SA_RESTART, true)
-                           : NEXT(signal)(number, handler);
+    return agent_is_signal(number) ? set_handler(number, handler, interrupts ? 0 : SA_RESTART, true)
+                                   : NEXT(signal)(number, handler);
 }
 
 EXPORT sighandler_t bsd_signal(int number, sighandler_t handler)
@@ -57,7 +52,7 @@ EXPORT sighandler_t ssignal(int number, sighandler_t handler)
 
 EXPORT sighandler_t __sysv_signal(int number, sighandler_t handler)
 {
-    return is_ours(number) || !NEXT(__sysv_signal)
+    return agent_is_signal(number) || !NEXT(__sysv_signal)
                ? set_handler(number, handler, (int)(SA_RESETHAND | SA_NODEFER | SA_INTERRUPT),
                              false)
                : next.__sysv_signal(number, handler);
@@ -71,7 +66,7 @@ EXPORT sighandler_t sysv_signal(int number, sighandler_t handler)
 /* sigset also changes the mask, as System V has it. */
 EXPORT sighandler_t sigset(int number, sighandler_t disposition)
 {
-    if (!is_ours(number))
+    if (!agent_is_signal(number))
         return NEXT(sigset)(number, disposition);
     sigset_t set;
     sigset_t before;
@@ -91,14 +86,14 @@ EXPORT sighandler_t sigset(int number, sighandler_t disposition)
 
 EXPORT int sigignore(int number)
 {
-    if (is_ours(number))
+    if (agent_is_signal(number))
         return set_handler(number, SIG_IGN, 0, false) == SIG_ERR ? -1 : 0;
     return NEXT(sigignore)(number);
 }
 
 EXPORT int siginterrupt(int number, int flag)
 {
-    if (!is_ours(number))
+    if (!agent_is_signal(number))
         return NEXT(siginterrupt)(number, flag);
     struct sigaction action;
     if (sigaction(number, NULL, &action) != 0)

@@ -19,11 +19,6 @@
 int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
                 const sigset_t *mask, size_t size);
 
-static bool is_ours(int number)
-{
-    return number == agent_signal_number() && number != 0;
-}
-
 static bool waits_for_ours(const sigset_t *set)
 {
     int number = agent_signal_number();
@@ -52,7 +47,7 @@ EXPORT int sigtimedwait(const sigset_t *set, siginfo_t *info, const struct times
     }
     for (;;) {
         int number = NEXT(sigtimedwait)(set, found, timeout);
-        if (!is_ours(number) || !agent_signal_is_ours(found))
+        if (!agent_is_signal(number) || !agent_signal_is_ours(found))
             return number;
         if (deadline) {
             left = time_left(deadline);

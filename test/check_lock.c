@@ -12,7 +12,7 @@
 #include "agent/base/lock.h"
 #include "agent/base/sys.h"
 
-static struct lock low = LOCK_INIT(LOCK_THREADS);
+static struct lock low = LOCK_INIT(LOCK_FLUSH);
 static struct lock high = LOCK_INIT(LOCK_UPLOADER);
 
 enum { THREADS = 4, ROUNDS = 20000 };
@@ -190,7 +190,7 @@ END_TEST
 
 START_TEST(the_same_rank_is_a_defect)
 {
-    static struct lock other = LOCK_INIT(LOCK_THREADS);
+    static struct lock other = LOCK_INIT(LOCK_FLUSH);
     lock_acquire(&low);
     lock_acquire(&other);
 }

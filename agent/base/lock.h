@@ -21,7 +21,6 @@
 enum lock_rank {
     LOCK_LIFE = 1, /* agent.c: changes of the life cycle */
     LOCK_FLUSH,    /* agent.c: one flush at a time; held over encoding */
-    LOCK_THREADS,  /* thread_context: registration scan */
     LOCK_MODULES,  /* modules: writers of the module list; held across fork */
     LOCK_UPLOADER, /* uploader: queue */
     LOCK_SIGNALS,  /* sampling_signal: the app's view of its dispositions */

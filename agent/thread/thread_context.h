@@ -20,7 +20,7 @@
  * A hook or handler that runs on TLS whose slot says another tid (vfork child, raw clone with
  * shared TLS, _Fork child) is foreign: it writes nothing.
  *
- * Owns: TLS, slots. Context: as said at each function. Locks: LOCK_THREADS (scan only). */
+ * Owns: TLS, slots. Context: as said at each function. Locks: none. */
 #ifndef LIBAGENT_THREAD_CONTEXT_H
 #define LIBAGENT_THREAD_CONTEXT_H
 

@@ -45,21 +45,35 @@ START_TEST(test_cpu_is_sampled_all_the_while)
 }
 END_TEST
 
-/* What the kernel's tick makes of 10 ms is 8 or 12, as it comes: the same program gave 308 to 350
- * without the agent. Calls that went to the agent or were merged would be half. */
-START_TEST(test_own_timer_counts_as_without)
+/* The program's calls with the agent, of those without. */
+static double own_timer_share(struct run *with)
 {
-    struct run with, without;
-    struct profile profile;
-    run_case(&with, "own-timer", true);
+    struct run without;
+    run_case(with, "own-timer", true);
     run_case(&without, "own-timer", false);
-    run_expect_success(&with);
+    run_expect_success(with);
     run_expect_success(&without);
-    double count = (double)run_number(&with, "count");
+    double count = (double)run_number(with, "count");
     double truth = (double)run_number(&without, "count");
     fprintf(stderr, "own timer: %.0f calls, without the agent %.0f\n", count, truth);
-    ck_assert_double_ge(count, 0.8 * truth);
-    ck_assert_double_le(count, 1.25 * truth);
+    run_free(&without);
+    return count / truth;
+}
+
+/* What the kernel's tick makes of 10 ms is 8 or 12, as it comes: the same program gave 308 to 350
+ * without the agent, and on a machine with other work once a quarter less than beside it. Calls
+ * that went to the agent or were merged would be half in each of three tries. */
+START_TEST(test_own_timer_counts_as_without)
+{
+    struct run with;
+    struct profile profile;
+    double share = own_timer_share(&with);
+    for (int try = 1; try < 3 && (share < 0.8 || share > 1.25); try++) {
+        run_free(&with);
+        share = own_timer_share(&with);
+    }
+    ck_assert_double_ge(share, 0.8);
+    ck_assert_double_le(share, 1.25);
     ck_assert_int_eq(run_number(&with, "code-is-kernel"), 1);
     profile_load(&profile, with.profiles, "cpu", with.pid);
     double total = (double)profile_total(&profile, CPU_NS);
@@ -69,7 +83,6 @@ START_TEST(test_own_timer_counts_as_without)
     ck_assert_int_ge(profile_total(&profile, CPU_SAMPLES), 500);
     profile_free(&profile);
     run_free(&with);
-    run_free(&without);
 }
 END_TEST
 

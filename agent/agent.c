@@ -86,10 +86,12 @@ static void thread_leaving(void)
     thread_tls.inside = 1;
     if (slot && slot->tid == sys_tid()) {
         if (scheduler) {
+            thread_note_name(slot);
             thread_guard_enter(slot);
-            cpu_sample_unreached(slot, clock_thread_cpu_ns());
+            uint64_t now = clock_thread_cpu_ns();
+            cpu_sample_unreached(slot, now);
+            cpu_sample_tail(slot, now);
             scheduler->thread_end(slot);
-            cpu_sample_tail(slot, clock_thread_cpu_ns());
             cpu_sample_overhead(slot);
             thread_guard_leave(slot);
         }
@@ -387,6 +389,7 @@ void agent_fork_child(void)
     scratch_reset_in_child();
     recorder_reset_in_child(clock_monotonic_ns(), clock_realtime_ns());
     stats_reset();
+    rng_reset_in_child();
     log_reset_in_child();
     flush_reset_in_child();
     uploader_reset_in_child(thread_pid());

@@ -7,6 +7,7 @@
 #ifndef LIBAGENT_AGENT_HOT_H
 #define LIBAGENT_AGENT_HOT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,26 +15,36 @@
 #include "agent/base/compiler.h"
 #include "agent/thread/thread_context.h"
 
-/* After an allocation: `pointer` NULL (failed) is not counted; size 0 counts as one byte. */
+/* At an allocation: counts its bytes, size 0 as one. True when a sample is due: nothing is counted
+ * then, and the caller calls alloc_sample_inside_hook if the allocation succeeds. The bytes of one
+ * that fails may stay counted: what is left of an exponential gap is exponential still, so no
+ * other allocation's probability changes. Unsigned, for sizes however absurd. */
+static inline __attribute__((always_inline)) bool agent_sample_is_due(size_t size)
+{
+    uint64_t counted = size + !size;
+    uint64_t left = thread_tls.bytes_until_sample;
+    if (unlikely(left < counted))
+        return true;
+    thread_tls.bytes_until_sample = left - counted;
+    return false;
+}
+
+/* After an allocation: `pointer` NULL (failed) is not counted. */
 static inline __attribute__((always_inline)) void agent_allocated(const void *pointer, size_t size)
 {
-    if (unlikely(!pointer))
-        return;
-    struct thread_tls *tls = &thread_tls;
-    tls->bytes_until_sample -= (int64_t)(size + !size);
-    if (unlikely(tls->bytes_until_sample < 0))
+    if (likely(pointer) && agent_sample_is_due(size))
         alloc_sample_inside_hook(size + !size);
 }
 
 /* Around the next definition of a function that may itself call a hook (calloc calling malloc):
  * what the inner call counted is taken back, so that an allocation counts once. */
-static inline __attribute__((always_inline)) int64_t agent_nested_begin(void)
+static inline __attribute__((always_inline)) uint64_t agent_nested_begin(void)
 {
     thread_tls.alloc_depth++;
     return thread_tls.bytes_until_sample;
 }
 
-static inline __attribute__((always_inline)) void agent_nested_end(int64_t saved)
+static inline __attribute__((always_inline)) void agent_nested_end(uint64_t saved)
 {
     thread_tls.alloc_depth--;
     thread_tls.bytes_until_sample = saved;

@@ -1,28 +1,43 @@
-/* malloc_hooks.c: the allocation functions. Each calls the next definition first and then counts
- * what it gave; sizes, addresses, errno and failures are those of the next definition. C++'s
- * operators come down to malloc in libstdc++, whose frames so show who called them. */
+/* malloc_hooks.c: the allocation functions. Sizes, addresses, errno and failures are those of the
+ * next definition. C++'s operators come down to malloc in libstdc++, whose frames so show who
+ * called them.
+ *
+ * malloc and free, which every nanosecond counts for, are a jump to the next definition: malloc
+ * counts before it. The others count what they were given: some allocators make calloc or realloc
+ * of their own malloc, which is this one. */
 #include <errno.h>
 #include <stdint.h>
 
 #include "agent/agent_hot.h"
 #include "shim/shim.h"
 
+/* A sample is due. */
+static COLD void *sampled_malloc(size_t size)
+{
+    uint64_t saved = agent_nested_begin();
+    void *pointer = next.malloc(size);
+    agent_nested_end(saved);
+    if (pointer)
+        alloc_sample_inside_hook(size + !size);
+    return pointer;
+}
+
 EXPORT void *malloc(size_t size)
 {
-    void *pointer = NEXT(malloc)(size);
-    agent_allocated(pointer, size);
-    return pointer;
+    if (agent_sample_is_due(size))
+        return sampled_malloc(size);
+    return next.malloc(size);
 }
 
 EXPORT void free(void *pointer)
 {
-    NEXT(free)(pointer);
+    next.free(pointer);
 }
 
 EXPORT void *calloc(size_t count, size_t size)
 {
-    int64_t saved = agent_nested_begin();
-    void *pointer = NEXT(calloc)(count, size);
+    uint64_t saved = agent_nested_begin();
+    void *pointer = next.calloc(count, size);
     agent_nested_end(saved);
     /* The product did not overflow, or the call would have failed. */
     agent_allocated(pointer, count * size);
@@ -31,8 +46,8 @@ EXPORT void *calloc(size_t count, size_t size)
 
 EXPORT void *realloc(void *old, size_t size)
 {
-    int64_t saved = agent_nested_begin();
-    void *pointer = NEXT(realloc)(old, size);
+    uint64_t saved = agent_nested_begin();
+    void *pointer = next.realloc(old, size);
     agent_nested_end(saved);
     agent_allocated(pointer, size);
     return pointer;
@@ -48,7 +63,7 @@ EXPORT void *reallocarray(void *old, size_t count, size_t size)
         }
         return realloc(old, total);
     }
-    int64_t saved = agent_nested_begin();
+    uint64_t saved = agent_nested_begin();
     void *pointer = next.reallocarray(old, count, size);
     agent_nested_end(saved);
     agent_allocated(pointer, count * size);
@@ -57,7 +72,7 @@ EXPORT void *reallocarray(void *old, size_t count, size_t size)
 
 EXPORT int posix_memalign(void **out, size_t alignment, size_t size)
 {
-    int64_t saved = agent_nested_begin();
+    uint64_t saved = agent_nested_begin();
     int error = NEXT(posix_memalign)(out, alignment, size);
     agent_nested_end(saved);
     if (error == 0)
@@ -74,7 +89,7 @@ EXPORT int posix_memalign(void **out, size_t alignment, size_t size)
             errno = ENOMEM;                                                                        \
             return NULL;                                                                           \
         }                                                                                          \
-        int64_t saved = agent_nested_begin();                                                      \
+        uint64_t saved = agent_nested_begin();                                                     \
         void *pointer = next.name arguments;                                                       \
         agent_nested_end(saved);                                                                   \
         agent_allocated(pointer, size);                                                            \
@@ -89,7 +104,7 @@ ALIGNED_HOOK(pvalloc, (size_t size), (size))
 /* free's other name. The allocator below may lack it, and libc's own would be the wrong one. */
 EXPORT void cfree(void *pointer)
 {
-    NEXT(free)(pointer);
+    next.free(pointer);
 }
 
 EXPORT void free_sized(void *pointer, size_t size)
@@ -97,7 +112,7 @@ EXPORT void free_sized(void *pointer, size_t size)
     if (NEXT(free_sized))
         next.free_sized(pointer, size);
     else
-        NEXT(free)(pointer);
+        next.free(pointer);
 }
 
 EXPORT void free_aligned_sized(void *pointer, size_t alignment, size_t size)
@@ -105,5 +120,5 @@ EXPORT void free_aligned_sized(void *pointer, size_t alignment, size_t size)
     if (NEXT(free_aligned_sized))
         next.free_aligned_sized(pointer, alignment, size);
     else
-        NEXT(free)(pointer);
+        next.free(pointer);
 }

@@ -7,7 +7,38 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-struct next_functions next;
+/* What the hooks that every nanosecond counts for call, until the table is filled: so they need
+ * not ask. libc, the last in line, has all of them. */
+static void *first_malloc(size_t size)
+{
+    next_lookup();
+    return next.malloc(size);
+}
+
+static void *first_calloc(size_t count, size_t size)
+{
+    next_lookup();
+    return next.calloc(count, size);
+}
+
+static void *first_realloc(void *old, size_t size)
+{
+    next_lookup();
+    return next.realloc(old, size);
+}
+
+static void first_free(void *pointer)
+{
+    next_lookup();
+    next.free(pointer);
+}
+
+struct next_functions next = {
+    .malloc = first_malloc,
+    .calloc = first_calloc,
+    .realloc = first_realloc,
+    .free = first_free,
+};
 void *next_first_malloc;
 
 extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
@@ -141,17 +172,27 @@ static void *find_in(const struct symbols *symbols, const char *name)
     return best ? (void *)(symbols->bias + best->st_value) : NULL;
 }
 
-static void fill_from(const struct symbols *symbols)
+/* Looks up what `table` does not have yet. */
+static void fill_from(const struct symbols *symbols, struct next_functions *table)
 {
 #define X(type, name, parameters)                                                                  \
-    if (!next.name)                                                                                \
-        next.name = (type(*) parameters)find_in(symbols, #name);
+    if (!table->name)                                                                              \
+        table->name = (type(*) parameters)find_in(symbols, #name);
     NEXT_LIST(X)
 #undef X
 }
 
 void next_lookup(void)
 {
+    struct next_functions table = next;
+    if (table.malloc == first_malloc)
+        table.malloc = NULL;
+    if (table.calloc == first_calloc)
+        table.calloc = NULL;
+    if (table.realloc == first_realloc)
+        table.realloc = NULL;
+    if (table.free == first_free)
+        table.free = NULL;
     bool behind_us = false;
     for (const struct link_map *object = first_object(); object; object = object->l_next) {
         struct symbols symbols;
@@ -159,7 +200,8 @@ void next_lookup(void)
         if (!next_first_malloc)
             next_first_malloc = find_in(&symbols, "malloc");
         if (behind_us)
-            fill_from(&symbols);
+            fill_from(&symbols, &table);
         behind_us |= object->l_ld == _DYNAMIC;
     }
+    next = table;
 }

@@ -162,6 +162,28 @@ START_TEST(seeds_differ_by_call_and_by_salt)
 }
 END_TEST
 
+START_TEST(split_generators_differ_and_need_one_system_call)
+{
+    struct rng a, b, c;
+    sys_override = getrandom_is_constant;
+    rng_reset_in_child();
+    rng_split(&a);
+    sys_override = getrandom_is_refused; /* not asked again */
+    rng_split(&b);
+    sys_override = getrandom_is_constant;
+    rng_reset_in_child();
+    rng_split(&c);
+    sys_override = NULL;
+    ck_assert_uint_ne(a.state, b.state);
+    ck_assert_uint_ne(rng_next(&a), rng_next(&b));
+    /* Same seed, but for the address that it is mixed with. */
+    ck_assert_uint_ne(c.state, a.state);
+    rng_reset_in_child();
+    rng_split(&b);
+    ck_assert_uint_ne(b.state, c.state);
+}
+END_TEST
+
 /* How far a mean of `count` values of standard deviation `sigma` may be from the truth:
  * P(|z| > 5.9) < 4e-9; the counts below are large enough for the normal law to hold there. */
 static double bound_of_mean(double sigma, double count)
@@ -280,6 +302,7 @@ Suite *suite(void)
     tcase_set_timeout(generator, 60);
     tcase_add_test(generator, the_generator_is_splitmix64);
     tcase_add_test(generator, seeds_differ_by_call_and_by_salt);
+    tcase_add_test(generator, split_generators_differ_and_need_one_system_call);
     tcase_add_test(generator, unit_is_uniform_and_never_zero);
     tcase_add_test(generator, exponential_has_its_distribution);
     tcase_add_test(generator, exponential_stays_in_bounds);

@@ -121,7 +121,8 @@ static void *change_name(void *argument)
     ck_assert_str_eq(slot->label.name, "before");
     prctl(PR_SET_NAME, "x");
     ck_assert_str_eq(slot->label.name, "before");
-    thread_refresh_name(slot);
+    for (int i = 0; i < 8; i++)
+        thread_note_name(slot);
     ck_assert_str_eq(slot->label.name, "x");
     /* Labels are keys: what stood there before is gone to the last byte. */
     static const char rest[16] = "x";
@@ -167,7 +168,7 @@ static void *attach_prepared(void *argument)
     ck_assert_ptr_eq(thread_tls.slot, slot);
     ck_assert_int_eq(slot->tid, sys_tid());
     ck_assert_uint_eq(slot->label.tid, (uint64_t)slot->tid);
-    ck_assert_uint_ne(slot->label.name[0], 0);
+    ck_assert_str_eq(slot->label.name, "creator");
     ck_assert_uint_gt(slot->stack_high, (uintptr_t)&slot);
     ck_assert_uint_eq(slot->cpu_last_ns, 0); /* its birth is accounted to it, too */
     return slot->start_argument;
@@ -176,6 +177,8 @@ static void *attach_prepared(void *argument)
 START_TEST(a_prepared_slot_becomes_the_new_threads)
 {
     fixture_threads();
+    prctl(PR_SET_NAME, "creator");
+    ck_assert_ptr_nonnull(thread_attach(0, 0));
     struct thread_slot *slot = thread_prepare(4711, &other_pid);
     ck_assert_ptr_nonnull(slot);
     ck_assert(is_used(slot));

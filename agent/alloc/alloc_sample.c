@@ -14,9 +14,8 @@
 
 /* A thread that found sampling off looks again after so many bytes: a start reaches it soon, and
  * the look costs nothing measurable. */
-static const int64_t look_again = (int64_t)1 << 20;
-/* Never: 8 EiB less some. */
-static const int64_t look_never = INT64_MAX / 2;
+static const uint64_t look_again = (uint64_t)1 << 20;
+static const uint64_t look_never = UINT64_MAX;
 
 enum alloc_state { ALLOC_OFF, ALLOC_ON, ALLOC_OFF_FOR_GOOD };
 
@@ -53,11 +52,11 @@ uint64_t alloc_weight(size_t size, uint64_t interval_bytes)
     return (uint64_t)(one / -real_expm1(-ratio) + 0.5);
 }
 
-/* One less than the variate: `size` bytes take a count of c below 0 when c < size, and so the
- * probability of a sample is P(c < size) = P(variate <= size), the one in alloc_weight. */
-static int64_t draw_gap(struct rng *rng)
+/* One less than the variate: `size` bytes are sampled when fewer are left, and so with the
+ * probability P(variate - 1 < size) = P(variate <= size), the one in alloc_weight. */
+static uint64_t draw_gap(struct rng *rng)
 {
-    return interval <= 1 ? 0 : rng_exponential(rng, (double)interval) - 1;
+    return interval <= 1 ? 0 : (uint64_t)rng_exponential(rng, (double)interval) - 1;
 }
 
 static struct record_values values_of(size_t size)
@@ -92,9 +91,10 @@ static uint32_t walk_and_add(struct thread_slot *slot, struct record_stack *stac
 static uint32_t sample(struct thread_slot *slot, size_t size)
 {
     static struct record_stack no_frames;
-    uint64_t begin = measures_cpu ? clock_thread_cpu_ns() : 0;
+    uint64_t begin = measures_cpu ? clock_monotonic_ns() : 0;
     struct record_stack *stack = scratch_claim();
     uint32_t flags = 0;
+    thread_note_name(slot);
     thread_guard_enter(slot);
     if (stack) {
         flags = walk_and_add(slot, stack, size);
@@ -106,12 +106,8 @@ static uint32_t sample(struct thread_slot *slot, size_t size)
     }
     thread_guard_leave(slot);
     stats_add(STAT_ALLOC_SAMPLES, 1);
-    if (measures_cpu) {
-        uint64_t cost = clock_thread_cpu_ns() - begin;
-        add_relaxed(&slot->cpu_last_ns, cost);
-        add_relaxed(&slot->overhead_ns, cost);
-        stats_add(STAT_OVERHEAD_NS, cost);
-    }
+    if (measures_cpu)
+        thread_add_overhead(slot, begin);
     return flags;
 }
 
@@ -124,25 +120,21 @@ void alloc_sample_inside_hook(size_t size)
         tls->rng.state = 0;
         return;
     }
-    if (tls->alloc_depth)
+    /* Inside: the agent's own doing (a thread of ours is being made), or an app's signal handler
+     * that came in between. */
+    if (tls->alloc_depth || tls->inside)
         return;
-    if (tls->inside) {
-        /* The agent's own doing (a thread of ours is being made), or an app's signal handler
-         * that came in between: not counted, so that the gap stays what it was. */
-        tls->bytes_until_sample += (int64_t)size;
-        return;
-    }
     struct thread_slot *slot = tls->slot;
     if (slot && slot->tid != sys_tid())
         return; /* a vfork child or a clone on shared TLS: nothing is written */
     tls->inside = 1;
     if (tls->rng.state == 0) {
         /* The thread's first gap: this allocation lies in it like any other. */
-        rng_seed(&tls->rng, (uintptr_t)tls);
-        tls->bytes_until_sample = draw_gap(&tls->rng) - (int64_t)size;
+        rng_split(&tls->rng);
+        tls->bytes_until_sample = draw_gap(&tls->rng);
     }
     uint32_t flags = 0;
-    if (tls->bytes_until_sample < 0) {
+    if (tls->bytes_until_sample < size) {
         if (!slot)
             slot = thread_attach(0, 0);
         if (slot)
@@ -154,6 +146,8 @@ void alloc_sample_inside_hook(size_t size)
         if (slot && tls->left)
             thread_leave();
         tls->bytes_until_sample = draw_gap(&tls->rng);
+    } else {
+        tls->bytes_until_sample -= size;
     }
     if (flags & UNWIND_CLEAN)
         moment_pass();

@@ -2,7 +2,7 @@
  *
  * Method: a Poisson process over allocated bytes (as in tcmalloc and jemalloc). Each thread
  * counts its bytes down from a gap drawn from the exponential distribution with mean `interval`;
- * the allocation that takes the count below 0 is sampled, and a new gap begins behind it. As the
+ * the allocation that has more bytes than are left is sampled, and a new gap begins behind it. As the
  * distribution has no memory, an allocation of `size` bytes is sampled with probability
  * p = 1 - exp(-size / interval) whatever came before, so it stands for 1/p allocations and
  * size/p bytes. The weight is computed here, once. Interval 1 is the exception: every allocation
@@ -24,8 +24,8 @@ void alloc_start(uint64_t interval, bool with_cpu);
 void alloc_stop(void);
 /* Sampling cannot start again in this process: threads need not look any more. */
 void alloc_stop_for_good(void);
-/* The out-of-line part of every allocation hook: the calling thread's count is below 0. `size`
- * in bytes, at least 1; the allocation succeeded. */
+/* The out-of-line part of every allocation hook: fewer bytes are left than `size`, at
+ * least 1; the allocation succeeded. */
 COLD void alloc_sample_inside_hook(size_t size);
 
 /* The number of allocations of `size` bytes that one sample at `interval` stands for, in 1/2^16

@@ -1,5 +1,7 @@
 #include "agent/base/rng.h"
 
+#include <stdbool.h>
+
 #include "agent/base/clock.h"
 #include "agent/base/compiler.h"
 #include "agent/base/real.h"
@@ -24,6 +26,25 @@ void rng_seed(struct rng *rng, uint64_t salt)
     if (sys_call3(SYS_getrandom, &seed, sizeof(seed), RANDOM_NONBLOCK) != (long)sizeof(seed))
         seed = clock_monotonic_ns();
     rng->state = seed ^ mix(salt + GOLDEN_GAMMA);
+}
+
+static uint64_t root;
+
+void rng_split(struct rng *rng)
+{
+    if (load_relaxed(&root) == 0) {
+        struct rng seed;
+        uint64_t none = 0;
+        rng_seed(&seed, (uintptr_t)rng);
+        __atomic_compare_exchange_n(&root, &none, seed.state, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED);
+    }
+    rng->state = mix(add_relaxed(&root, GOLDEN_GAMMA));
+}
+
+void rng_reset_in_child(void)
+{
+    root = 0;
 }
 
 uint64_t rng_next(struct rng *rng)

@@ -60,26 +60,26 @@ void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext)
         stats_add(STAT_CPU_DROPPED_INSIDE, 1);
         return;
     }
-    /* A late signal of a timer that is gone finds a slot that is free, or another thread's. */
-    if (load_acquire(&slot->state) != SLOT_USED || slot->tid != sys_tid())
-        return;
-    tls->inside = 1;
-    if (tls->slot != slot)
+    if (tls->slot != slot) {
+        /* A late signal of a timer that is gone finds a slot that is free, or another thread's. */
+        if (load_acquire(&slot->state) != SLOT_USED || slot->tid != sys_tid())
+            return;
+        tls->inside = 1;
         thread_take_over(slot);
+    }
+    tls->inside = 1;
     uint32_t flags = 0;
-    uint64_t begin = clock_thread_cpu_ns();
+    uint64_t now = clock_thread_cpu_ns();
+    uint64_t begin = clock_monotonic_ns();
     struct record_stack *stack = scratch_claim();
     if (stack) {
-        thread_refresh_name(slot);
+        thread_note_name(slot);
         thread_guard_enter(slot);
-        flags = walk_and_add(slot, stack, ucontext, take_app_time(slot, begin));
+        flags = walk_and_add(slot, stack, ucontext, take_app_time(slot, now));
         thread_guard_leave(slot);
         scratch_give(stack);
         stats_add(STAT_CPU_SAMPLES, 1);
-        uint64_t end = clock_thread_cpu_ns();
-        add_relaxed(&slot->overhead_ns, end - begin);
-        stats_add(STAT_OVERHEAD_NS, end - begin);
-        store_relaxed(&slot->cpu_last_ns, end);
+        thread_add_overhead(slot, begin);
     } else {
         stats_add(STAT_CPU_DROPPED_BUSY, 1);
     }

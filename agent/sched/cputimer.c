@@ -54,7 +54,7 @@ static void cputimer_thread_begin(struct thread_slot *slot)
         /* A random phase: threads that live for less than a period are sampled too, in
          * proportion to their time. */
         struct rng rng;
-        rng_seed(&rng, (uint64_t)slot->tid);
+        rng_split(&rng);
         struct itimerspec times = {
             .it_interval = to_timespec(period_ns),
             .it_value = to_timespec(1 + rng_next(&rng) % period_ns),

@@ -122,6 +122,7 @@ static void make_blank(struct thread_slot *slot, int tid)
     slot->start_argument = NULL;
     slot->label = (struct thread_label){.tid = (uint64_t)tid};
     slot->is_main = tid == threads.pid;
+    slot->name_age = 0;
 }
 
 static struct thread_slot *take_slot(int tid)
@@ -162,8 +163,6 @@ static void set_stack_high(struct thread_slot *slot, uintptr_t stack_high)
 static void bind(struct thread_slot *slot, uintptr_t stack_high)
 {
     set_stack_high(slot, stack_high);
-    slot->cpu_last_ns = clock_thread_cpu_ns();
-    thread_refresh_name(slot);
     thread_tls.slot = slot;
     if (!thread_tls.left)
         set_key(KEY_FIRST_ROUND);
@@ -177,6 +176,8 @@ struct thread_slot *thread_attach(uintptr_t stack_high, uintptr_t start_routine)
     if (!slot)
         return NULL;
     slot->start_routine = start_routine;
+    slot->cpu_last_ns = clock_thread_cpu_ns();
+    thread_note_name(slot);
     bind(slot, stack_high);
     return slot;
 }
@@ -190,6 +191,8 @@ struct thread_slot *thread_prepare(uintptr_t start_routine, void *start_argument
         return NULL;
     slot->start_routine = start_routine;
     slot->start_argument = start_argument;
+    if (thread_tls.slot)
+        memcpy(slot->label.name, thread_tls.slot->label.name, sizeof(slot->label.name));
     return slot;
 }
 
@@ -197,8 +200,8 @@ void thread_attach_prepared(struct thread_slot *slot)
 {
     slot->label.tid = (uint64_t)sys_tid();
     store_release(&slot->tid, (int32_t)slot->label.tid);
+    /* cpu_last_ns stays 0: what its birth took is the thread's too. */
     bind(slot, 0);
-    slot->cpu_last_ns = 0; /* what its birth took is the thread's too */
 }
 
 void thread_take_over(struct thread_slot *slot)
@@ -224,11 +227,27 @@ void thread_leave(void)
         thread_release_slot(slot);
 }
 
-void thread_refresh_name(struct thread_slot *slot)
+void thread_note_name(struct thread_slot *slot)
 {
+    enum { EVERY = 8 };
+    if (slot->name_age++ % EVERY != 0)
+        return;
     char name[sizeof(slot->label.name)] = {0};
     if (sys_call2(SYS_prctl, PR_GET_NAME, name) == 0)
         memcpy(slot->label.name, name, sizeof(name));
+}
+
+/* CPU clocks take a system call of 0.3 us, which is as long as the rest of a sample; so the time
+ * that passes is taken for CPU time. One that took longer than this was interrupted by another
+ * thread, or read its tables from a disk. */
+static const uint64_t longest_sample_ns = 200000;
+
+void thread_add_overhead(struct thread_slot *slot, uint64_t begin_ns)
+{
+    uint64_t cost = MIN_OF(clock_monotonic_ns() - begin_ns, longest_sample_ns);
+    add_relaxed(&slot->cpu_last_ns, cost);
+    add_relaxed(&slot->overhead_ns, cost);
+    stats_add(STAT_OVERHEAD_NS, cost);
 }
 
 struct thread_slot *thread_adopt(int tid)

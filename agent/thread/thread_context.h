@@ -34,10 +34,10 @@
 struct thread_slot;
 
 struct thread_tls {
-    int64_t bytes_until_sample; /* countdown of agent/alloc; 0 at birth: the first call looks */
-    uint32_t alloc_depth;       /* inside the next definition of a hook that may nest */
-    uint32_t inside;            /* inside the agent: the handler leaves at once */
-    struct thread_slot *slot;   /* NULL: not attached */
+    uint64_t bytes_until_sample; /* countdown of agent/alloc; 0 at birth: the first call looks */
+    uint32_t alloc_depth;        /* inside the next definition of a hook that may nest */
+    uint32_t inside;             /* inside the agent: the handler leaves at once */
+    struct thread_slot *slot;    /* NULL: not attached */
     struct rng rng;
     uint32_t internal; /* one of the agent's own threads */
     uint32_t left;     /* thread_leave was done: TLS teardown */
@@ -68,7 +68,8 @@ struct thread_slot {
     void *start_argument;            /* between pthread_create and the thread's begin */
     struct thread_label label;
     uint32_t next_free;
-    uint32_t is_main;
+    uint16_t is_main;
+    uint16_t name_age; /* calls of thread_note_name */
 } __attribute__((aligned(CACHE_LINE)));
 
 enum { THREAD_SLOTS = 32768 }; /* a process with more threads: the rest is counted, not tracked */
@@ -90,8 +91,13 @@ void thread_take_over(struct thread_slot *slot);
 void thread_leave(void);
 /* The process that the agent was started in (changed by thread_reset_in_child). */
 int thread_pid(void);
-/* Refreshes label.name of the calling thread's slot (prctl). SIG, HOOK, THR. */
-void thread_refresh_name(struct thread_slot *slot);
+/* Refreshes label.name of the calling thread's slot, at the first call and at every eighth: a
+ * system call that few samples need. Until then a thread has its creator's name, as in the
+ * kernel. SIG, HOOK, THR. */
+void thread_note_name(struct thread_slot *slot);
+/* A handler or hook of the calling thread began at `begin_ns` (CLOCK_MONOTONIC) and is over: its
+ * time is overhead, and not the app's. SIG, HOOK. */
+void thread_add_overhead(struct thread_slot *slot, uint64_t begin_ns);
 
 /* For TICK's scan and reaping: takes a slot for another thread. */
 struct thread_slot *thread_adopt(int tid);

@@ -233,7 +233,7 @@ bench-unwind: $(BENCH)/bench_unwind
 $(BENCH)/bench_unwind: test/bench/bench_unwind.c $(patsubst %.c,$(PRODUCT)/%.o,$(SOURCES)) \
     $(TEST)/helpers.a $(THIRD_PARTY) Makefile
 	mkdir -p $(@D); $(call say,LINK)
-	$(CC) $(COMMON) -o $@ $(filter-out Makefile,$^) $(CHECK_LIBS)
+	$(CC) $(COMMON) -o $@ $(filter %.c %.o %.a,$^) $(CHECK_LIBS)
 
 # Each line alone, so that the first thing that fails is the last thing read.
 test: deps

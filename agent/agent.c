@@ -151,7 +151,7 @@ static void start_scheduler(void)
 {
     int error = scheduler_cputimer.start(NS_PER_SEC / options.frequency);
     if (error)
-        log_warn("no CPU profile: no signal is free (error %d)", -error);
+        log_warn("no CPU profile: the kernel refuses the signal (error %d)", -error);
     else
         scheduler = &scheduler_cputimer;
 }
@@ -243,25 +243,16 @@ void agent_stay_off(void)
 
 /* ---- signals ---- */
 
-int agent_signal_number(void)
-{
-    return sampling_signal_number();
-}
-
-bool agent_signal_is_handled(void)
-{
-    return sampling_signal_is_handled();
-}
-
-bool agent_signal_is_ours(const siginfo_t *info)
-{
-    return sampling_signal_is_ours(info);
-}
-
 bool agent_signal_action(int number, const struct sigaction *action, struct sigaction *old,
                          int *result)
 {
     return sampling_signal_action(number, action, old, result);
+}
+
+void agent_signal_renew(void)
+{
+    if (sys_pid() == thread_pid())
+        sampling_signal_renew();
 }
 
 /* ---- end ---- */

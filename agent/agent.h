@@ -48,19 +48,11 @@ void agent_objects_will_change(void);
  * LOCK_MODULES. */
 void agent_objects_used(void);
 
-/* The sampling signal's number, 0 where there is none. Any context. */
-int agent_signal_number(void);
-static inline bool agent_is_signal(int number)
-{
-    return number != 0 && number == agent_signal_number();
-}
-/* Has the app a handler of its own for that signal? Any context. */
-bool agent_signal_is_handled(void);
-/* Is this signal one of ours rather than the app's? Any context. */
-bool agent_signal_is_ours(const siginfo_t *info);
-/* sigaction for the sampling signal: true when answered here (*result, *old). THR, SIG. */
+/* sigaction: true when answered here (*result, *old). THR, SIG. */
 bool agent_signal_action(int number, const struct sigaction *action, struct sigaction *old,
                          int *result);
+/* After pthread_cancel. THR. */
+void agent_signal_renew(void);
 
 /* Handlers of fork, in the order of their names. */
 void agent_fork_prepare(void);

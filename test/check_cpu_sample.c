@@ -293,10 +293,6 @@ START_TEST(a_thread_that_no_signal_reaches_is_accounted)
 {
     start();
     struct thread_slot *slot = thread_attach(0, 0);
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, sampling_signal_number());
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
     uint64_t begin = slot->cpu_last_ns;
     options.frequency = 1000;
     const uint64_t limit = 104 * NS_PER_MS; /* 4 periods and 100 ms */

@@ -229,15 +229,24 @@ START_TEST(a_refusal_is_counted_and_said_once)
 }
 END_TEST
 
+#ifndef __SANITIZE_THREAD__ /* there the handler goes in by libc's function */
+static bool handlers_are_refused(long number, const long args[6], long *result)
+{
+    (void)args;
+    *result = -ENOSYS;
+    return number == SYS_rt_sigaction;
+}
+
 START_TEST(without_a_signal_there_is_no_scheduler)
 {
-    struct sigaction action = signal_action(signal_plain, 0);
-    for (int i = 0; i < SIGNAL_CANDIDATES; i++)
-        sigaction(signal_candidates[i], &action, NULL);
     fixture_threads();
-    ck_assert_int_eq(scheduler_cputimer.start(PERIOD_NS), -EBUSY);
+    sys_override = handlers_are_refused;
+    int error = scheduler_cputimer.start(PERIOD_NS);
+    sys_override = NULL;
+    ck_assert_int_eq(error, -ENOSYS);
 }
 END_TEST
+#endif
 
 /* ---- fork ---- */
 
@@ -286,7 +295,9 @@ Suite *suite(void)
     tcase_add_test(timers, after_the_end_no_timer_is_left);
     tcase_add_test(timers, after_a_stop_no_sample_is_taken);
     tcase_add_loop_test(timers, a_refusal_is_counted_and_said_once, 0, 2);
+#ifndef __SANITIZE_THREAD__
     tcase_add_test(timers, without_a_signal_there_is_no_scheduler);
+#endif
     tcase_add_test(timers, a_fork_child_has_a_timer_of_its_own);
     suite_add_tcase(suite, timers);
     return suite;

@@ -2,11 +2,11 @@
  *
  * Method: a Poisson process over allocated bytes (as in tcmalloc and jemalloc). Each thread
  * counts its bytes down from a gap drawn from the exponential distribution with mean `interval`;
- * the allocation that has more bytes than are left is sampled, and a new gap begins behind it. As the
- * distribution has no memory, an allocation of `size` bytes is sampled with probability
- * p = 1 - exp(-size / interval) whatever came before, so it stands for 1/p allocations and
- * size/p bytes. The weight is computed here, once. Interval 1 is the exception: every allocation
- * is taken, with weight 1.
+ * the allocation that has more bytes than are left is sampled, and a new gap begins behind it. As
+ * the distribution has no memory, an allocation of `size` bytes is sampled with probability p = 1 -
+ * exp(-size / interval) whatever came before, so it stands for 1/p allocations and size/p bytes.
+ * The weight is computed here, once. Interval 1 is the exception: every allocation is taken, with
+ * weight 1.
  *
  * Owns: the interval. Context: alloc_sample_inside_hook HOOK; start and stop INIT. Locks: none. */
 #ifndef LIBAGENT_ALLOC_SAMPLE_H

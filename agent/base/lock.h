@@ -23,7 +23,6 @@ enum lock_rank {
     LOCK_FLUSH,    /* agent.c: one flush at a time; held over encoding */
     LOCK_MODULES,  /* modules: writers of the module list; held across fork */
     LOCK_UPLOADER, /* uploader: queue */
-    LOCK_SIGNALS,  /* sampling_signal: the app's view of its dispositions */
     LOCK_LOG,      /* log: nothing is taken under it */
 };
 

@@ -8,14 +8,8 @@
 #ifndef LIBAGENT_NEXT_H
 #define LIBAGENT_NEXT_H
 
-#include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stddef.h>
-#include <sys/select.h>
-#include <time.h>
-
-struct epoll_event;
 
 /* Return type, name, parameters. */
 #define NEXT_LIST(X)                                                                               \
@@ -33,6 +27,7 @@ struct epoll_event;
     X(void, free_aligned_sized, (void *pointer, size_t alignment, size_t size))                    \
     X(int, pthread_create,                                                                         \
       (void *thread, const void *attributes, void *(*routine)(void *), void *argument))            \
+    X(int, pthread_cancel, (unsigned long thread))                                                 \
     X(int, thrd_create, (void *thread, int (*routine)(void *), void *argument))                    \
     X(int, pthread_attr_init, (void *attributes))                                                  \
     X(int, pthread_attr_setstacksize, (void *attributes, size_t size))                             \
@@ -44,29 +39,6 @@ struct epoll_event;
     X(int, dlclose, (void *handle))                                                                \
     X(int, dl_iterate_phdr, (int (*callback)(void *, size_t, void *), void *data))                 \
     X(int, sigaction, (int signal, const struct sigaction *action, struct sigaction *old))         \
-    X(sighandler_t, signal, (int signal, sighandler_t handler))                                    \
-    X(sighandler_t, __sysv_signal, (int signal, sighandler_t handler))                             \
-    X(sighandler_t, sigset, (int signal, sighandler_t disposition))                                \
-    X(int, sigignore, (int signal))                                                                \
-    X(int, siginterrupt, (int signal, int flag))                                                   \
-    X(int, sigwait, (const sigset_t *set, int *signal))                                            \
-    X(int, sigtimedwait, (const sigset_t *set, siginfo_t *info, const struct timespec *timeout))   \
-    X(int, signalfd, (int fd, const sigset_t *mask, int flags))                                    \
-    X(int, sigsuspend, (const sigset_t *mask))                                                     \
-    X(int, sigpending, (sigset_t * set))                                                           \
-    X(int, ppoll,                                                                                  \
-      (struct pollfd * fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask))   \
-    X(int, __ppoll_chk,                                                                            \
-      (struct pollfd * fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask,    \
-       size_t size))                                                                               \
-    X(int, pselect,                                                                                \
-      (int count, fd_set *reads, fd_set *writes, fd_set *others, const struct timespec *timeout,   \
-       const sigset_t *mask))                                                                      \
-    X(int, epoll_pwait,                                                                            \
-      (int fd, struct epoll_event *events, int count, int timeout, const sigset_t *mask))          \
-    X(int, epoll_pwait2,                                                                           \
-      (int fd, struct epoll_event *events, int count, const struct timespec *timeout,              \
-       const sigset_t *mask))                                                                      \
     X(int, prctl, (int option, long a, long b, long c, long d))                                    \
     X(long, syscall, (long number, long a, long b, long c, long d, long e, long f))                \
     X(int, execve, (const char *path, char *const arguments[], char *const environment[]))         \

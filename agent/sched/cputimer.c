@@ -44,7 +44,7 @@ static void cputimer_thread_begin(struct thread_slot *slot)
 {
     struct sigevent event = {
         .sigev_notify = SIGEV_THREAD_ID,
-        .sigev_signo = sampling_signal_number(),
+        .sigev_signo = SAMPLING_SIGNAL,
         .sigev_value.sival_ptr = slot,
     };
     event.SIGEVENT_TID = slot->tid;
@@ -84,7 +84,6 @@ static void cputimer_thread_end(struct thread_slot *slot)
 static void cputimer_reset_in_child(struct thread_slot *own)
 {
     refused = 0;
-    sampling_signal_reset_in_child();
     if (own)
         cputimer_thread_begin(own);
 }

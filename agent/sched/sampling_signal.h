@@ -1,22 +1,28 @@
-/* sampling_signal.h: the one signal of the agent, and the app's view of it.
+/* sampling_signal.h: the one signal of the agent, which no app can use.
+ *
+ * Method: real-time signal 32 is libc's own: glibc sends it to carry out pthread_cancel (there it
+ * is SIGCANCEL), refuses it in sigaction, leaves it out of every set that sigfillset makes and of
+ * every mask that sigprocmask sets, and installs its handler when a thread is first cancelled. So
+ * it is never blocked (a thread that blocks all signals is sampled like any other), never
+ * pending for long, never waited for, and no disposition, mask or timer of the app's has to be
+ * shown other than it is. The kernel's real-time signals carry what timers give them.
  *
  * Protocol:
- *  1. At start a signal whose disposition is the default one is taken: SIGPROF, else the next
- *     free of a short list. The kernel's handler is ours from then on, for good: after a stop it
- *     does nothing, since a late signal with the default action would kill the process.
- *  2. A signal is ours when si_code is SI_TIMER and si_value points into the thread table; every
- *     other one is the app's and is given to the disposition that the app
- *     set (or had: the default action is carried out).
- *  3. sigaction and its kin for this signal change and report that view, never the kernel's
- *     handler. SA_RESTART, SA_ONSTACK, SA_NODEFER and the mask of an app's own handler are taken
- *     over into the kernel's, as they change what the app can see.
- *  4. The view is read by the handler without a lock: writers fill the next of VIEWS places and
- *     publish its index. Race that remains: VIEWS changes of the disposition during one
- *     delivery would mix two of them. No app does that.
- *  5. In a vfork child the table is the parent's: hooks compare the pid and write nothing.
+ *  1. At start our handler is installed by system call, since libc refuses; what was there before
+ *     is kept as `previous`. It stays for good: after a stop it does nothing, since a late signal
+ *     with the default action would kill the process.
+ *  2. A signal is ours when si_code is SI_TIMER and si_value points into the thread table. Every
+ *     other one (libc's come by tgkill) goes to `previous`, in the same handler's frame: a
+ *     cancelled thread is unwound through it.
+ *  3. pthread_cancel may have put libc's handler in place of ours: it is followed by
+ *     sampling_signal_renew. Ticks that come in between are ignored by libc's handler. Race that
+ *     remains: a first pthread_cancel that ends its caller before it returns; the process is not
+ *     sampled from then on until the next one, its CPU time is shown as `[signal blocked]`.
+ *  4. A handler of the app's on a small alternate stack has our signal in its kernel mask
+ *     (sampling_signal_action), or there would be no room for our frame.
  *
- * Owns: the signal, the view. Context: handler SIG; sampling_signal_action THR and SIG (sigaction
- * is async-signal-safe: signals wait while the lock is held); start INIT. Locks: LOCK_SIGNALS. */
+ * Owns: the signal. Context: handler SIG; sampling_signal_action THR and SIG; renew THR; start
+ * INIT. Locks: none. */
 #ifndef LIBAGENT_SAMPLING_SIGNAL_H
 #define LIBAGENT_SAMPLING_SIGNAL_H
 
@@ -26,23 +32,26 @@
 #include "agent/base/compiler.h"
 #include "agent/thread/thread_context.h"
 
+#ifdef __SANITIZE_THREAD__
+/* ThreadSanitizer puts a handler off to a moment when its own state is whole; it knows only those
+ * that its sigaction was told. */
+enum { SAMPLING_SIGNAL = SIGPROF };
+#else
+enum { SAMPLING_SIGNAL = 32 };
+#endif
+
 typedef void (*sampling_handler)(struct thread_slot *slot, void *ucontext);
 
-/* Takes a signal. 0, or -EBUSY when none is free, or another negative errno. */
+/* Installs the handler and unblocks the signal in the calling thread (who started the process may
+ * have blocked it). 0, or a negative errno where the kernel refuses. */
 int sampling_signal_start(sampling_handler handler) MUST_USE;
 /* From now on our signals do nothing (the handler stays). */
 void sampling_signal_stop(void);
-/* The signal's number; 0 before the start. */
-int sampling_signal_number(void);
-/* Has the app a handler of its own for it? Any context. */
-bool sampling_signal_is_handled(void);
-/* Is this signal information that of one of our timers? */
-bool sampling_signal_is_ours(const siginfo_t *info);
-/* True when the call was answered here (*result, *old as sigaction has them): `signal` is ours, or
- * its action needs ours in its mask. False: the caller forwards. */
+/* Puts our handler back in place. */
+void sampling_signal_renew(void);
+/* True when the call was answered here (*result, *old as sigaction has them): the action of
+ * `signal` needs ours in its mask. False: the caller forwards. */
 bool sampling_signal_action(int signal, const struct sigaction *action, struct sigaction *old,
                             int *result);
-/* In a fork child. */
-void sampling_signal_reset_in_child(void);
 
 #endif

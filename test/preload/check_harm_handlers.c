@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "test/check.h"
+#include "test/preload/profile_reader.h"
 #include "test/preload/run_program.h"
 
 static void start_case(struct run *run, const char *name, unsigned seed, const char *setting,
@@ -97,6 +98,28 @@ START_TEST(test_shown_masks)
 }
 END_TEST
 
+/* The signal that samples is the one by which libc cancels. */
+START_TEST(test_cancelled_threads)
+{
+    static const char *const often[] = {"LIBAGENT_FREQUENCY=1000", NULL};
+    struct run with, without;
+    struct profile profile;
+    struct run_request request = {
+        .program = "harm_cancel", .environment = often, .without_agent = true};
+    run_program(&without, &request);
+    run_expect_quiet_success(&without);
+    request.without_agent = false;
+    run_program(&with, &request);
+    run_expect_same(&with, &without);
+    profile_load(&profile, with.profiles, "cpu", with.pid);
+    /* Sampled still after the first cancellation. */
+    ck_assert_double_ge((double)profile_under(&profile, CPU_NS, "burn_after_all()"), 0.95e9);
+    profile_free(&profile);
+    run_free(&with);
+    run_free(&without);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("harm_handlers");
@@ -108,6 +131,7 @@ Suite *suite(void)
     tcase_add_test(tcase, test_own_signal_gets_through);
     tcase_add_test(tcase, test_handler_on_small_stack);
     tcase_add_test(tcase, test_shown_masks);
+    tcase_add_test(tcase, test_cancelled_threads);
     suite_add_tcase(suite, tcase);
     return suite;
 }

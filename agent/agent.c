@@ -287,12 +287,26 @@ void agent_before_seccomp(void)
     agent_at_exit();
     /* Nothing of ours may still be on its way: a filter can reach all threads. */
     uint64_t deadline = clock_monotonic_ns() + NS_PER_SEC;
-    static const struct timespec pause = {0, 200000};
-    while (flush_has_own_thread() && clock_monotonic_ns() < deadline)
-        sys_call2(SYS_nanosleep, &pause, NULL);
+    agent_thread_wait_gone(deadline);
     (void)thread_guard_quiescent(deadline);
     for (uint32_t i = 0; scheduler && i < thread_slot_count(); i++)
         scheduler->thread_end(thread_slot_at(i));
+}
+
+bool agent_pause(void)
+{
+    if (!is_on() || sys_pid() != thread_pid())
+        return false;
+    thread_tls.inside++;
+    agent_thread_pause(clock_monotonic_ns() + NS_PER_SEC);
+    thread_tls.inside--;
+    return true;
+}
+
+void agent_go_on(bool paused)
+{
+    if (paused)
+        agent_thread_go_on();
 }
 
 void agent_before_exec(void)

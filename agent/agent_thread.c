@@ -1,6 +1,7 @@
 #include "agent/agent_thread.h"
 
 #include <errno.h>
+#include <time.h>
 
 #include "agent/base/clock.h"
 #include "agent/base/format.h"
@@ -34,6 +35,7 @@ static uint32_t uploader_thread;
 static uint32_t wanted;
 static uint64_t request_deadline_ns;
 static uint32_t served; /* the value of `wanted` up to which all is done */
+static uint32_t pausing;
 static uint64_t next_rescan_ns;
 static uint32_t said_no_thread;
 static uint32_t said_no_rescan;
@@ -58,16 +60,18 @@ static void *uploader_main(void *unused)
 {
     (void)unused;
     own_thread_enter("libagent-up");
-    flush_own_thread_begins("libagent-up");
+    flush_own_thread_begins(FLUSH_OWN_UPLOADER);
     store_release(&uploader_thread, THREAD_RUNNING);
     uploader_run();
+    store_release(&uploader_thread, THREAD_NONE);
     return NULL;
 }
 
 static void need_uploader(void)
 {
-    if (!begins(&uploader_thread))
+    if (load_acquire(&pausing) || !begins(&uploader_thread))
         return;
+    uploader_resume();
     int error = own_thread_create(uploader_main);
     if (error) {
         store_release(&uploader_thread, THREAD_NONE);
@@ -117,11 +121,20 @@ static void flush_period(void)
         need_uploader();
 }
 
+/* The uploader's thread ends; what it could not write in a last try is counted as lost. */
+static void end_uploader(uint64_t deadline_ns)
+{
+    if (load_acquire(&uploader_thread) == THREAD_NONE)
+        return;
+    uploader_finish();
+    (void)!uploader_wait_done(deadline_ns);
+}
+
 static void *agent_main(void *unused)
 {
     (void)unused;
     own_thread_enter("libagent");
-    flush_own_thread_begins("libagent");
+    flush_own_thread_begins(FLUSH_OWN_AGENT);
     store_release(&agent_thread, THREAD_RUNNING);
     uint64_t next_flush_ns = period_end();
     for (;;) {
@@ -130,10 +143,17 @@ static void *agent_main(void *unused)
         rescan_if_stale(now);
         if (asked != load_relaxed(&served)) {
             bool is_end = asked & 1;
-            serve(is_end ? REQUEST_FINISH : REQUEST_FLUSH, load_relaxed(&request_deadline_ns));
+            bool is_pause = !is_end && load_acquire(&pausing);
+            if (is_pause) {
+                end_uploader(load_relaxed(&request_deadline_ns));
+                flush_own_threads_end();
+                store_release(&agent_thread, THREAD_NONE);
+            } else {
+                serve(is_end ? REQUEST_FINISH : REQUEST_FLUSH, load_relaxed(&request_deadline_ns));
+            }
             store_release(&served, asked);
             sys_futex_wake(&served, INT32_MAX);
-            if (is_end)
+            if (is_end || is_pause)
                 return NULL;
         } else if (now >= next_flush_ns) {
             flush_period();
@@ -148,6 +168,8 @@ static void *agent_main(void *unused)
 /* Makes the agent's thread if there is none. 0, or a negative errno. */
 static int need_agent_thread(void)
 {
+    if (load_acquire(&pausing))
+        return -EAGAIN;
     if (!begins(&agent_thread))
         return 0;
     int error = own_thread_create(agent_main);
@@ -228,14 +250,8 @@ static bool stack_allows_thread(void)
            has_stack_room();
 }
 
-static void ask(enum request asked, uint64_t deadline_ns)
+static void ask_thread(enum request asked, uint64_t deadline_ns)
 {
-    bool has_thread = load_acquire(&agent_thread) != THREAD_NONE ||
-                      (stack_allows_thread() && need_agent_thread() == 0);
-    if (!has_thread) {
-        serve(asked, deadline_ns);
-        return;
-    }
     store_relaxed(&request_deadline_ns, deadline_ns);
     uint32_t ticket = __atomic_add_fetch(&wanted, (uint32_t)asked, __ATOMIC_RELEASE);
     sys_futex_wake(&wanted, 1);
@@ -249,6 +265,37 @@ static void ask(enum request asked, uint64_t deadline_ns)
         }
         sys_futex_wait(&served, seen, deadline_ns);
     }
+}
+
+static void ask(enum request asked, uint64_t deadline_ns)
+{
+    if (load_acquire(&agent_thread) != THREAD_NONE ||
+        (stack_allows_thread() && need_agent_thread() == 0))
+        ask_thread(asked, deadline_ns);
+    else
+        serve(asked, deadline_ns);
+}
+
+void agent_thread_wait_gone(uint64_t deadline_ns)
+{
+    static const struct timespec pause = {0, 200000};
+    while (flush_has_own_thread() && clock_monotonic_ns() < deadline_ns)
+        sys_call2(SYS_nanosleep, &pause, NULL);
+}
+
+void agent_thread_pause(uint64_t deadline_ns)
+{
+    add_relaxed(&pausing, 1);
+    if (load_acquire(&agent_thread) != THREAD_NONE) {
+        ask_thread(REQUEST_FLUSH, deadline_ns);
+        agent_thread_wait_gone(deadline_ns);
+    }
+}
+
+void agent_thread_go_on(void)
+{
+    add_relaxed(&pausing, (uint32_t)-1);
+    moment_set_due_now();
 }
 
 void agent_thread_flush(uint64_t deadline_ns)
@@ -280,6 +327,7 @@ void agent_thread_reset_in_child(void)
     uploader_thread = THREAD_NONE;
     wanted = 0;
     served = 0;
+    pausing = 0;
     said_no_thread = 0;
     next_rescan_ns = 0;
     store_relaxed(&moment_due_ns, is_early ? 0 : period_end());

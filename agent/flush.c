@@ -19,7 +19,7 @@
 /* A sample takes microseconds; a second means that its thread is stopped. */
 static const uint64_t quiescence_limit_ns = NS_PER_SEC;
 
-enum { OWN_THREADS = 2, COMMENTS = STAT_COUNT + 4, COMMENT_SIZE = 160 };
+enum { COMMENTS = STAT_COUNT + 4, COMMENT_SIZE = 160 };
 
 static struct lock flush_lock = LOCK_INIT(LOCK_FLUSH);
 static uint32_t sequence;
@@ -35,8 +35,10 @@ static struct {
 static struct {
     struct thread_label label;
     uint64_t accounted_ns;
-} own_threads[OWN_THREADS];
-static uint32_t own_thread_count;
+} own_threads[FLUSH_OWN_THREADS] = {
+    [FLUSH_OWN_AGENT].label.name = "libagent",
+    [FLUSH_OWN_UPLOADER].label.name = "libagent-up",
+};
 
 static struct {
     uint64_t before[STAT_COUNT];
@@ -44,20 +46,15 @@ static struct {
     const char *list[COMMENTS + 1];
 } comments;
 
-void flush_own_thread_begins(const char *name)
+void flush_own_thread_begins(enum flush_own_thread which)
 {
-    uint32_t index = add_relaxed(&own_thread_count, 1);
-    if (index >= OWN_THREADS)
-        return;
-    size_t length = strlen(name);
-    memcpy(own_threads[index].label.name, name,
-           MIN_OF(length, sizeof(own_threads[index].label.name) - 1));
-    store_release(&own_threads[index].label.tid, (uint64_t)sys_tid());
+    own_threads[which].accounted_ns = 0;
+    store_release(&own_threads[which].label.tid, (uint64_t)sys_tid());
 }
 
 bool flush_is_own_thread(int tid)
 {
-    for (size_t i = 0; i < OWN_THREADS; i++) {
+    for (size_t i = 0; i < FLUSH_OWN_THREADS; i++) {
         if (load_relaxed(&own_threads[i].label.tid) == (uint64_t)tid)
             return true;
     }
@@ -66,7 +63,7 @@ bool flush_is_own_thread(int tid)
 
 bool flush_has_own_thread(void)
 {
-    for (size_t i = 0; i < OWN_THREADS; i++) {
+    for (size_t i = 0; i < FLUSH_OWN_THREADS; i++) {
         uint64_t tid = load_relaxed(&own_threads[i].label.tid);
         if (tid && sys_call3(SYS_tgkill, thread_pid(), tid, 0) == 0)
             return true;
@@ -76,7 +73,7 @@ bool flush_has_own_thread(void)
 
 static void add_own_threads(void)
 {
-    for (size_t i = 0; i < OWN_THREADS; i++) {
+    for (size_t i = 0; i < FLUSH_OWN_THREADS; i++) {
         uint64_t tid = load_acquire(&own_threads[i].label.tid);
         uint64_t now = tid ? clock_thread_cpu_of_ns((int)tid) : 0;
         if (now <= own_threads[i].accounted_ns)
@@ -86,6 +83,14 @@ static void add_own_threads(void)
         stats_add(STAT_FLUSH_NS, spent);
         own_threads[i].accounted_ns = now;
     }
+}
+
+void flush_own_threads_end(void)
+{
+    lock_acquire(&flush_lock);
+    if (has_cpu)
+        add_own_threads();
+    lock_release(&flush_lock);
 }
 
 static void add_threads(bool final)
@@ -242,7 +247,7 @@ void flush_reset_in_child(void)
     lock_reset(&flush_lock);
     sequence = 0;
     pending.window = NULL;
-    own_thread_count = 0;
-    memset(own_threads, 0, sizeof(own_threads));
+    for (size_t i = 0; i < FLUSH_OWN_THREADS; i++)
+        own_threads[i].label.tid = 0;
     memset(comments.before, 0, sizeof(comments.before));
 }

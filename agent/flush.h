@@ -23,8 +23,11 @@ void flush_start(bool with_cpu);
 /* `final`: the process ends, no sample is taken any more. Returns the number of blobs submitted,
  * or a negative errno (said in the log). */
 int flush_window(bool final) MUST_USE;
-/* The calling thread is one of the agent's: its CPU time is overhead from now on. TICK, UP. */
-void flush_own_thread_begins(const char *name);
+enum flush_own_thread { FLUSH_OWN_AGENT, FLUSH_OWN_UPLOADER, FLUSH_OWN_THREADS };
+/* The calling thread is this one of the agent's: its CPU time is overhead from now on. TICK, UP. */
+void flush_own_thread_begins(enum flush_own_thread which);
+/* What the agent's threads took since the last flush goes into the window: they end. TICK. */
+void flush_own_threads_end(void);
 bool flush_is_own_thread(int tid);
 /* Is a thread of ours still there (it may be on its way out)? */
 bool flush_has_own_thread(void);

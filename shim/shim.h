@@ -42,4 +42,7 @@ int execlp(const char *file, const char *argument, ...);
 int execle(const char *path, const char *argument, ...);
 int fexecve(int fd, char *const arguments[], char *const environment[]);
 
+int unshare(int flags);
+int setns(int fd, int kind);
+
 #endif

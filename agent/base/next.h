@@ -39,6 +39,8 @@
     X(int, dlclose, (void *handle))                                                                \
     X(int, dl_iterate_phdr, (int (*callback)(void *, size_t, void *), void *data))                 \
     X(int, sigaction, (int signal, const struct sigaction *action, struct sigaction *old))         \
+    X(int, unshare, (int flags))                                                                   \
+    X(int, setns, (int fd, int kind))                                                              \
     X(int, prctl, (int option, long a, long b, long c, long d))                                    \
     X(long, syscall, (long number, long a, long b, long c, long d, long e, long f))                \
     X(int, execve, (const char *path, char *const arguments[], char *const environment[]))         \

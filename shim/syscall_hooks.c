@@ -1,7 +1,7 @@
-/* seccomp_hooks.c: a program that puts itself under a filter may not be killed for calls of ours:
- * the agent writes what it has and makes no call from then on. Both are tail calls, as libc's
- * syscall must be for what returns twice. libc's headers have them variadic; here they are
- * declared, under other names, with all the registers that they pass on. */
+/* syscall_hooks.c: prctl and syscall. A program that puts itself under a filter may not be killed
+ * for calls of ours: the agent writes what it has and makes no call from then on. Both are tail
+ * calls, as libc's syscall must be for what returns twice. libc's headers have them variadic; here
+ * they are declared, under other names, with all the registers that they pass on. */
 #include <linux/prctl.h>
 #include <sys/syscall.h>
 
@@ -24,5 +24,9 @@ EXPORT long hooked_syscall(long number, long a, long b, long c, long d, long e, 
     if ((number == SYS_seccomp && (a == 0 || a == 1)) ||
         (number == SYS_prctl && a == PR_SET_SECCOMP))
         agent_before_seccomp();
+    if (number == SYS_unshare)
+        return unshare((int)a);
+    if (number == SYS_setns)
+        return setns((int)a, (int)b);
     return NEXT(syscall)(number, a, b, c, d, e, f);
 }

@@ -54,6 +54,12 @@ static void thread_begin(struct thread_slot *slot)
         scheduler->thread_begin(slot);
 }
 
+static void thread_gone(struct thread_slot *slot)
+{
+    if (scheduler)
+        scheduler->thread_end(slot);
+}
+
 struct thread_slot *agent_thread_prepare(uintptr_t start_routine, void *argument)
 {
     return is_on() && !thread_tls.internal ? thread_prepare(start_routine, argument) : NULL;
@@ -166,7 +172,7 @@ static int start(char **argv, char *const *environment, const char *program)
         error = start_uploader(environment, program);
     if (error)
         return error;
-    agent_thread_start(thread_begin, has_own_malloc());
+    agent_thread_start(thread_begin, thread_gone, has_own_malloc());
     bool with_cpu = (options.profiles & PROFILE_CPU) && options_ok(PART_CPU);
     bool with_alloc = (options.profiles & PROFILE_ALLOC) && options_ok(PART_ALLOC);
     if (with_cpu)

@@ -40,6 +40,7 @@ static uint64_t next_rescan_ns;
 static uint32_t said_no_thread;
 static uint32_t said_no_rescan;
 static void (*adopted)(struct thread_slot *);
+static void (*gone)(struct thread_slot *);
 static bool is_early;
 
 static uint64_t period_end(void)
@@ -116,7 +117,7 @@ static void rescan_if_stale(uint64_t now)
 
 static void flush_period(void)
 {
-    thread_scan(flush_is_own_thread, adopted);
+    thread_scan(flush_is_own_thread, adopted, gone);
     if (flush_window(false) > 0)
         need_uploader();
 }
@@ -207,9 +208,11 @@ static void on_moment(void)
     store_relaxed(&moment_due_ns, due);
 }
 
-void agent_thread_start(void (*thread_adopted)(struct thread_slot *), bool early)
+void agent_thread_start(void (*thread_adopted)(struct thread_slot *),
+                        void (*thread_gone)(struct thread_slot *), bool early)
 {
     adopted = thread_adopted;
+    gone = thread_gone;
     is_early = early && options.period_ns;
     store_release(&moment_work, on_moment);
     store_relaxed(&moment_due_ns, is_early ? 0 : period_end());

@@ -26,9 +26,11 @@
 
 #include "agent/thread/thread_context.h"
 
-/* INIT. `adopted` is called (TICK) for threads that a scan finds. `early`: the agent's thread is
+/* INIT. `adopted` is called (TICK) for threads that a scan finds, `gone` for those that ended
+ * unseen. `early`: the agent's thread is
  * born with the app's first one, since no sample will be a moment for it. */
-void agent_thread_start(void (*adopted)(struct thread_slot *), bool early);
+void agent_thread_start(void (*adopted)(struct thread_slot *), void (*gone)(struct thread_slot *),
+                        bool early);
 /* A flush now, and what is queued written. Returns at the CLOCK_MONOTONIC deadline at the latest
  * where a thread of ours does it. INIT, THR. */
 void agent_thread_flush(uint64_t deadline_ns);

@@ -35,6 +35,11 @@ static int count_create(void *thread, const void *attributes, void *(*routine)(v
     return libc_create(thread, attributes, routine, argument);
 }
 
+static void on_gone(struct thread_slot *slot)
+{
+    (void)slot;
+}
+
 static void on_adopted(struct thread_slot *slot)
 {
     (void)slot;
@@ -69,7 +74,7 @@ static void setup(void)
     options.period_ns = 3600 * NS_PER_SEC;
     sys_override = answer;
     ck_assert_ptr_nonnull(thread_attach((uintptr_t)__builtin_frame_address(0) + 65536, 0));
-    agent_thread_start(on_adopted, false);
+    agent_thread_start(on_adopted, on_gone, false);
 }
 
 static void teardown(void)
@@ -282,7 +287,7 @@ static void wait_for_total(int64_t total)
 START_TEST(a_moment_after_the_period_makes_the_threads)
 {
     options.period_ns = 20 * NS_PER_MS;
-    agent_thread_start(on_adopted, false);
+    agent_thread_start(on_adopted, on_gone, false);
     ck_assert_uint_eq(moment_due_ns, recorder_window_start_ns() + options.period_ns);
     flush_add_sample(RECORD_CPU, 100);
     while (clock_monotonic_ns() < moment_due_ns)
@@ -301,7 +306,7 @@ END_TEST
 START_TEST(without_samples_no_thread_is_made)
 {
     options.period_ns = 1;
-    agent_thread_start(on_adopted, false);
+    agent_thread_start(on_adopted, on_gone, false);
     moment_pass();
     ck_assert_uint_eq(made, 0);
     /* Not asked again at each moment. */
@@ -314,7 +319,7 @@ START_TEST(an_early_thread_is_made_at_the_first_moment)
 {
     /* Unless it would never have work. */
     options.period_ns = _i ? 0 : 3600 * NS_PER_SEC;
-    agent_thread_start(on_adopted, true);
+    agent_thread_start(on_adopted, on_gone, true);
     moment_pass();
     moment_pass();
     ck_assert_uint_eq(load_relaxed(&made), _i ? 0 : 1);
@@ -328,7 +333,7 @@ END_TEST
 START_TEST(a_period_of_zero_is_never_over)
 {
     options.period_ns = 0;
-    agent_thread_start(on_adopted, false);
+    agent_thread_start(on_adopted, on_gone, false);
     flush_add_sample(RECORD_CPU, 100);
     ck_assert_uint_eq(moment_due_ns, UINT64_MAX);
     moment_set_due_now();
@@ -345,7 +350,7 @@ START_TEST(a_thread_that_cannot_be_made_is_said_once_and_tried_again)
     own_log_start();
     create_error = EAGAIN;
     options.period_ns = 1;
-    agent_thread_start(on_adopted, false);
+    agent_thread_start(on_adopted, on_gone, false);
     flush_add_sample(RECORD_CPU, 100);
     for (int i = 0; i < 3; i++) {
         moment_set_due_now();

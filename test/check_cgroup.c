@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "agent/base/cgroup.h"
 #include "agent/base/sys.h"
@@ -24,8 +25,18 @@ static struct {
     int open;
 } disk;
 
+/* RLIMIT_AS and RLIMIT_DATA */
+static uint64_t address_space = UINT64_MAX, data = UINT64_MAX;
+
 static bool answer(long number, const long args[6], long *result)
 {
+    if (number == SYS_prlimit64) {
+        uint64_t *limit = (uint64_t *)args[3];
+        limit[0] = args[1] == RLIMIT_AS ? address_space : data;
+        limit[1] = UINT64_MAX;
+        *result = 0;
+        return true;
+    }
     if (number == SYS_openat) {
         *result = -ENOENT;
         for (int i = 0; i < FILES && disk.files[i].path; i++) {
@@ -226,6 +237,20 @@ START_TEST(this_machine_has_an_answer)
 }
 END_TEST
 
+START_TEST(limits_of_mappings_count)
+{
+    static const struct file none[FILES];
+    address_space = 512 * MIB;
+    ck_assert_uint_eq(share_with(none), 32 * MIB);
+    data = 256 * MIB;
+    ck_assert_uint_eq(share_with(none), 16 * MIB);
+    address_space = UINT64_MAX;
+    ck_assert_uint_eq(share_with(none), 16 * MIB);
+    data = MIB;
+    ck_assert_uint_eq(share_with(none), 8 * MIB);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("cgroup");
@@ -240,6 +265,7 @@ Suite *suite(void)
     tcase_add_test(limits, nonsense_is_no_limit);
     tcase_add_test(limits, a_path_that_is_too_long_is_no_limit);
     tcase_add_test(limits, there_is_a_least_share);
+    tcase_add_test(limits, limits_of_mappings_count);
     tcase_add_test(limits, this_machine_has_an_answer);
     suite_add_tcase(suite, limits);
     return suite;

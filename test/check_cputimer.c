@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -224,7 +225,42 @@ START_TEST(a_refusal_is_counted_and_said_once)
     ck_assert_uint_eq(stats_get(STAT_TIMERS_REFUSED), 3);
     /* A timer that could not be set is not left behind. */
     ck_assert_int_eq(deletions, _i ? 3 : 0);
-    ck_assert_int_eq(own_log_lines("refuses timers (error 11"), 1);
+    ck_assert_int_eq(own_log_lines("timers are refused (error 11"), 1);
+    own_log_remove();
+}
+END_TEST
+
+static uint64_t pending_limit;
+
+static bool limit_pending(long number, const long args[6], long *result)
+{
+    if (number != SYS_prlimit64 || args[1] != RLIMIT_SIGPENDING)
+        return false;
+    ((uint64_t *)args[3])[0] = pending_limit;
+    *result = 0;
+    return true;
+}
+
+START_TEST(half_of_the_pending_signals_are_left_to_the_app)
+{
+    struct thread_slot *slots[5];
+    own_log_start();
+    sys_override = limit_pending;
+    pending_limit = 7;
+    start();
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 5; i++) {
+            slots[i] = thread_adopt(sys_tid());
+            scheduler_cputimer.thread_begin(slots[i]);
+            ck_assert_int_eq(slots[i]->timer >= 0, i < 3);
+        }
+        ck_assert_uint_eq(stats_get(STAT_TIMERS_REFUSED), 2 * ((uint64_t)round + 1));
+        /* Those that are given back can be had again, the refused ones count for none. */
+        for (int i = 0; i < 5; i++)
+            scheduler_cputimer.thread_end(slots[i]);
+    }
+    sys_override = NULL;
+    ck_assert_int_eq(own_log_lines("half of RLIMIT_SIGPENDING"), 1);
     own_log_remove();
 }
 END_TEST
@@ -295,6 +331,7 @@ Suite *suite(void)
     tcase_add_test(timers, after_the_end_no_timer_is_left);
     tcase_add_test(timers, after_a_stop_no_sample_is_taken);
     tcase_add_loop_test(timers, a_refusal_is_counted_and_said_once, 0, 2);
+    tcase_add_test(timers, half_of_the_pending_signals_are_left_to_the_app);
 #ifndef __SANITIZE_THREAD__
     tcase_add_test(timers, without_a_signal_there_is_no_scheduler);
 #endif

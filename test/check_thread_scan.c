@@ -38,9 +38,19 @@ static void on_adopted(struct thread_slot *slot)
     adopted_tids[adopted_count++] = slot->tid;
 }
 
+static int gone_tids[THREADS];
+static uint32_t gone_count;
+
+static void on_gone(struct thread_slot *slot)
+{
+    ck_assert_uint_eq(slot->state, SLOT_USED);
+    ck_assert_uint_lt(gone_count, ARRAY_SIZE(gone_tids));
+    gone_tids[gone_count++] = slot->tid;
+}
+
 static void scan(void)
 {
-    thread_scan(is_own, on_adopted);
+    thread_scan(is_own, on_adopted, on_gone);
 }
 
 static void wait_for_end(void)
@@ -157,7 +167,9 @@ START_TEST(the_slot_of_a_thread_that_is_gone_is_free_again)
         while (sys_call3(SYS_tgkill, getpid(), tids[i], 0) != -ESRCH)
             ;
     }
+    ck_assert_uint_eq(gone_count, 0);
     scan();
+    ck_assert_uint_eq(gone_count, THREADS);
     for (int i = 0; i < THREADS; i++)
         ck_assert_uint_eq(slots_of(tids[i]), 0);
     ck_assert_uint_eq(slots_of(getpid()), 1);

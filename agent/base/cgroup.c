@@ -1,6 +1,7 @@
 #include "agent/base/cgroup.h"
 
 #include <string.h>
+#include <sys/resource.h>
 
 #include "agent/base/compiler.h"
 #include "agent/base/format.h"
@@ -64,12 +65,28 @@ static uint64_t find_limit(const char *root, const char *file, const char *contr
     return of_root && (!limit || of_root < limit) ? of_root : limit;
 }
 
+/* The program's own limits of its mappings: what is ours of them is missing to it. */
+static uint64_t least_rlimit(void)
+{
+    static const int resources[] = {RLIMIT_AS, RLIMIT_DATA};
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < ARRAY_SIZE(resources); i++) {
+        uint64_t soft_and_hard[2];
+        if (sys_call4(SYS_prlimit64, 0, resources[i], NULL, soft_and_hard) == 0)
+            least = MIN_OF(least, soft_and_hard[0]);
+    }
+    return least;
+}
+
 uint64_t cgroup_limit_share(uint64_t wanted)
 {
     uint64_t limit = find_limit("/sys/fs/cgroup", "memory.max", "");
     if (!limit)
         limit = find_limit("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory");
     if (limit)
+        wanted = MIN_OF(wanted, limit / LIMIT_SHARE);
+    limit = least_rlimit();
+    if (limit != UINT64_MAX) /* RLIM_INFINITY */
         wanted = MIN_OF(wanted, limit / LIMIT_SHARE);
     return MAX_OF(wanted, (uint64_t)LEAST);
 }

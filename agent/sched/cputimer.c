@@ -7,6 +7,8 @@
  * with exec, together with their pending signals. */
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "agent/base/clock.h"
@@ -23,6 +25,31 @@
 
 static uint64_t period_ns;
 static uint32_t refused;
+/* Each timer takes one of RLIMIT_SIGPENDING, which timers and queued signals of all the user's
+ * processes share: half of what this one may have is left to the app. */
+static uint32_t timers, timers_limit;
+
+static uint32_t half_of_pending_limit(void)
+{
+    uint64_t soft_and_hard[2];
+    if (sys_call4(SYS_prlimit64, 0, RLIMIT_SIGPENDING, NULL, soft_and_hard) != 0)
+        return UINT32_MAX;
+    return (uint32_t)MIN_OF(soft_and_hard[0] / 2, (uint64_t)UINT32_MAX);
+}
+
+static bool take_timer(void)
+{
+    if (add_relaxed(&timers, 1) < timers_limit)
+        return true;
+    add_relaxed(&timers, (uint32_t)-1);
+    return false;
+}
+
+static void delete_timer(int timer)
+{
+    sys_call1(SYS_timer_delete, timer);
+    add_relaxed(&timers, (uint32_t)-1);
+}
 
 static struct timespec to_timespec(uint64_t ns)
 {
@@ -32,6 +59,7 @@ static struct timespec to_timespec(uint64_t ns)
 static int cputimer_start(uint64_t period)
 {
     period_ns = period;
+    timers_limit = half_of_pending_limit();
     return sampling_signal_start(cpu_sample_inside_handler);
 }
 
@@ -49,7 +77,12 @@ static void cputimer_thread_begin(struct thread_slot *slot)
     };
     event.SIGEVENT_TID = slot->tid;
     int timer;
-    long error = sys_call3(SYS_timer_create, clock_id_of_thread(slot->tid), &event, &timer);
+    long error = -EAGAIN; /* as the kernel has it for this limit */
+    if (take_timer()) {
+        error = sys_call3(SYS_timer_create, clock_id_of_thread(slot->tid), &event, &timer);
+        if (error)
+            add_relaxed(&timers, (uint32_t)-1);
+    }
     if (error == 0) {
         /* A random phase: threads that live for less than a period are sampled too, in
          * proportion to their time. */
@@ -61,13 +94,13 @@ static void cputimer_thread_begin(struct thread_slot *slot)
         };
         error = sys_call4(SYS_timer_settime, timer, 0, &times, NULL);
         if (error)
-            sys_call1(SYS_timer_delete, timer);
+            delete_timer(timer);
     }
     if (error) {
         stats_add(STAT_TIMERS_REFUSED, 1);
         if (!exchange_acq_rel(&refused, 1))
-            log_warn("no CPU samples of some threads: the kernel refuses timers (error %d; "
-                     "RLIMIT_SIGPENDING or a seccomp filter)",
+            log_warn("no CPU samples of some threads: timers are refused (error %d; half of "
+                     "RLIMIT_SIGPENDING is in use, or a seccomp filter)",
                      (int)-error);
         return;
     }
@@ -77,13 +110,14 @@ static void cputimer_thread_begin(struct thread_slot *slot)
 static void cputimer_thread_end(struct thread_slot *slot)
 {
     if (slot->timer >= 0)
-        sys_call1(SYS_timer_delete, slot->timer);
+        delete_timer(slot->timer);
     slot->timer = -1;
 }
 
 static void cputimer_reset_in_child(struct thread_slot *own)
 {
     refused = 0;
+    timers = 0;
     if (own)
         cputimer_thread_begin(own);
 }

@@ -84,7 +84,7 @@ static void adopt(int tid, void *data)
         scan->adopted(slot);
 }
 
-static int release_gone(void)
+static int release_gone(void (*gone)(struct thread_slot *slot))
 {
     int used = 0;
     for (uint32_t i = 0; i < thread_slot_count(); i++) {
@@ -93,8 +93,7 @@ static int release_gone(void)
         if (load_acquire(&slot->state) != SLOT_USED || tid == 0)
             continue;
         if (sys_call3(SYS_tgkill, thread_pid(), tid, 0) == -ESRCH) {
-            if (slot->timer >= 0)
-                sys_call1(SYS_timer_delete, slot->timer);
+            gone(slot);
             thread_release_slot(slot);
         } else
             used++;
@@ -102,10 +101,11 @@ static int release_gone(void)
     return used;
 }
 
-void thread_scan(bool (*is_own)(int tid), void (*adopted)(struct thread_slot *slot))
+void thread_scan(bool (*is_own)(int tid), void (*adopted)(struct thread_slot *slot),
+                 void (*gone)(struct thread_slot *slot))
 {
     struct scan scan = {.is_own = is_own, .adopted = adopted};
-    int used = release_gone();
+    int used = release_gone(gone);
     int tasks = each_task(count_own, &scan);
     /* Equal numbers are the rule; only else each thread is looked for among the slots. */
     if (tasks >= 0 && tasks - scan.own != used)

@@ -13,7 +13,8 @@
 #include "agent/thread/thread_context.h"
 
 /* Calls `adopted` for each thread that has a slot from now on; `is_own` tells the agent's own
- * threads, which get none. Slots of threads that are gone are released. */
-void thread_scan(bool (*is_own)(int tid), void (*adopted)(struct thread_slot *slot));
+ * threads, which get none. Slots of threads that are gone are released, after a call of `gone`. */
+void thread_scan(bool (*is_own)(int tid), void (*adopted)(struct thread_slot *slot),
+                 void (*gone)(struct thread_slot *slot));
 
 #endif

@@ -210,8 +210,10 @@ static size_t texts_used;
 const char *environment_get(char *const *environment, const char *name)
 {
     size_t length = strlen(name);
+    /* The first letter before a call: each program that starts looks at all its variables. */
     for (; environment && *environment; environment++)
-        if (strncmp(*environment, name, length) == 0 && (*environment)[length] == '=')
+        if (**environment == *name && strncmp(*environment, name, length) == 0 &&
+            (*environment)[length] == '=')
             return *environment + length + 1;
     return NULL;
 }

@@ -58,9 +58,13 @@ static void expect_shape(const struct profile *profile, const struct shape *shap
             where, (double)right / (double)total, (double)in_libc / (double)right);
     double overhead = (double)profile_self(profile, value, "libagent overhead") / (double)total;
     ck_assert_double_le(overhead, shape->overhead);
+    /* How late the last tick came is the machine's affair: 5 % of these 2 s where eight programs
+     * share a processor. */
+    double ends = (double)profile_self(profile, value, "[thread end]");
+    double walked = (1 - overhead) * (double)total - ends;
     /* What is left: the start of the process, and looks at the clock. */
-    ck_assert_double_ge((double)real, (0.98 - overhead) * (double)total);
-    ck_assert_double_ge((double)right, (0.93 - overhead) * (double)total);
+    ck_assert_double_ge((double)real, 0.98 * walked);
+    ck_assert_double_ge((double)right, 0.93 * walked);
     ck_assert_double_ge((double)in_libc, shape->in_libc * (double)right);
 }
 

@@ -64,7 +64,7 @@ static void expect_shape(const struct profile *profile, const struct shape *shap
     double walked = (1 - overhead) * (double)total - ends;
     /* What is left: the start of the process, and looks at the clock. */
     ck_assert_double_ge((double)real, 0.98 * walked);
-    ck_assert_double_ge((double)right, 0.93 * walked);
+    ck_assert_double_ge((double)right, 0.90 * walked);
     ck_assert_double_ge((double)in_libc, shape->in_libc * (double)right);
 }
 

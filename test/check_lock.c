@@ -62,25 +62,6 @@ START_TEST(a_wait_that_ends_early_gives_no_lock)
 }
 END_TEST
 
-static void *add_under_try(void *unused)
-{
-    for (int i = 0; i < ROUNDS;) {
-        if (!lock_try(&low))
-            continue;
-        shared_total++;
-        i++;
-        lock_release(&low);
-    }
-    return unused;
-}
-
-START_TEST(try_excludes_too)
-{
-    run_threads(add_under_try);
-    ck_assert_int_eq(shared_total, THREADS * ROUNDS);
-}
-END_TEST
-
 /* Tells when a thread is about to sleep in the kernel. */
 static sem_t about_to_wait;
 
@@ -158,11 +139,8 @@ START_TEST(the_owner_is_known)
 {
     lock_acquire(&low);
     ck_assert_uint_eq(low.owner, (uint32_t)sys_tid());
-    ck_assert(!lock_try(&low));
     lock_release(&low);
     ck_assert_uint_eq(low.owner, 0);
-    ck_assert(lock_try(&low));
-    lock_release(&low);
 }
 END_TEST
 
@@ -170,10 +148,6 @@ START_TEST(rising_ranks_and_any_order_of_release)
 {
     lock_acquire(&low);
     lock_acquire(&high);
-    lock_release(&low);
-    lock_release(&high);
-    lock_acquire(&high);
-    ck_assert(lock_try(&low)); /* cannot wait, so cannot deadlock */
     lock_release(&low);
     lock_release(&high);
     lock_acquire(&low);
@@ -317,11 +291,11 @@ START_TEST(signals_wait_while_a_lock_is_held)
     lock_release(&low);
     ck_assert_uint_eq(kernel_mask(), before);
 
-    ck_assert(lock_try(&high));
-    ck_assert(lock_try(&low));
-    lock_release(&high);
-    ck_assert_uint_eq(kernel_mask(), while_held);
+    lock_acquire(&low);
+    lock_acquire(&high);
     lock_release(&low);
+    ck_assert_uint_eq(kernel_mask(), while_held);
+    lock_release(&high);
     ck_assert_uint_eq(kernel_mask(), before);
 }
 END_TEST
@@ -395,14 +369,10 @@ START_TEST(a_lock_not_had_leaves_the_mask)
     pthread_create(&thread, NULL, hold, NULL);
     sem_wait(&held);
     set_kernel_mask(before);
-    ck_assert(!lock_try(&low));
-    ck_assert_uint_eq(kernel_mask(), before);
     ck_assert_int_eq(lock_acquire_until(&low, clock_monotonic_ns() + NS_PER_MS), -ETIMEDOUT);
     ck_assert_uint_eq(kernel_mask(), before);
 
     lock_acquire(&lowest);
-    ck_assert(!lock_try(&low));
-    ck_assert_uint_eq(kernel_mask(), while_held);
     ck_assert_int_eq(lock_acquire_until(&low, clock_monotonic_ns() + NS_PER_MS), -ETIMEDOUT);
     ck_assert_uint_eq(kernel_mask(), while_held);
     lock_release(&lowest);
@@ -455,7 +425,6 @@ Suite *suite(void)
     tcase_set_timeout(good, 30);
     tcase_add_test(good, one_thread_at_a_time);
     tcase_add_test(good, a_wait_that_ends_early_gives_no_lock);
-    tcase_add_test(good, try_excludes_too);
     tcase_add_test(good, release_wakes_all_waiters_one_after_the_other);
     tcase_add_test(good, a_deadline_is_kept);
     tcase_add_test(good, the_owner_is_known);

@@ -261,7 +261,6 @@ START_TEST(clocks_agree_with_libc)
         check_between(clock_monotonic_ns, CLOCK_MONOTONIC);
         check_between(clock_realtime_ns, CLOCK_REALTIME);
         check_between(clock_thread_cpu_ns, CLOCK_THREAD_CPUTIME_ID);
-        check_between(clock_process_cpu_ns, CLOCK_PROCESS_CPUTIME_ID);
     }
 }
 END_TEST
@@ -304,9 +303,8 @@ END_TEST
 START_TEST(a_refused_clock_reads_zero)
 {
     sys_override = inject;
-    fault.number = SYS_clock_gettime, fault.times = 2, fault.result = -EPERM;
+    fault.number = SYS_clock_gettime, fault.times = 1, fault.result = -EPERM;
     ck_assert_uint_eq(clock_thread_cpu_ns(), 0);
-    ck_assert_uint_eq(clock_process_cpu_ns(), 0);
     clear_fault();
 }
 END_TEST

@@ -21,7 +21,7 @@ START_TEST(blobs_are_written_in_order)
     make_output_possible();
     for (uint32_t i = 0; i < 10; i++)
         submit_blob(i);
-    ck_assert(!uploader_is_done());
+    ck_assert(!nothing_is_left());
     run_to_the_end();
     assert_blobs_written(0, 9);
     ck_assert_int_eq(count_in_log("libagent: "), 0);
@@ -71,7 +71,7 @@ START_TEST(broken_and_empty_bodies)
     ck_assert_ptr_nonnull(buffer_room(&body, 10));
     ck_assert_int_eq(uploader_submit(&header, &body), 0);
     ck_assert_ptr_null(body.data);
-    ck_assert(uploader_is_done());
+    ck_assert(nothing_is_left());
     ck_assert_int_eq(watch.mapped, 0);
 }
 END_TEST
@@ -175,13 +175,13 @@ START_TEST(waiting_ends_at_the_deadline)
     uint64_t deadline = clock_monotonic_ns() + 30 * NS_PER_MS;
     ck_assert_int_eq(uploader_wait_done(deadline), -ETIMEDOUT);
     ck_assert_uint_ge(clock_monotonic_ns(), deadline);
-    ck_assert(!uploader_is_done());
+    ck_assert(!nothing_is_left());
     /* A blob in the hands of the run loop is not done either. */
     make_output_possible();
     stop_run_loop_at(SYS_renameat2);
     start_run_loop();
     sem_wait(&watch.stopped);
-    ck_assert(!uploader_is_done());
+    ck_assert(!nothing_is_left());
     ck_assert_int_eq(uploader_wait_done(clock_monotonic_ns() + NS_PER_MS), -ETIMEDOUT);
     sem_post(&watch.go_on);
     ck_assert_int_eq(uploader_wait_done(clock_monotonic_ns() + 20 * NS_PER_SEC), 0);
@@ -195,18 +195,18 @@ START_TEST(goes_on_after_an_end_that_was_none)
     submit_blob(0);
     run_to_the_end();
     uploader_resume();
-    ck_assert(uploader_is_done());
+    ck_assert(nothing_is_left());
     submit_blob(1);
-    ck_assert(!uploader_is_done());
+    ck_assert(!nothing_is_left());
     start_run_loop();
     ck_assert_int_eq(uploader_wait_done(clock_monotonic_ns() + 20 * NS_PER_SEC), 0);
     sem_wait(&watch.idle); /* it has not ended: it waits for more */
     end_run_loop();
     /* Submitted after the end, by a thread that then runs the loop itself. */
     submit_blob(2);
-    ck_assert(!uploader_is_done());
+    ck_assert(!nothing_is_left());
     uploader_run();
-    ck_assert(uploader_is_done());
+    ck_assert(nothing_is_left());
     assert_blobs_written(0, 2);
 }
 END_TEST
@@ -227,7 +227,7 @@ START_TEST(submit_never_waits_for_work)
         submit_blob(i);
     char files[64];
     ck_assert_uint_eq(uploader_last_files(files, sizeof files), 0);
-    ck_assert(!uploader_is_done());
+    ck_assert(!nothing_is_left());
     /* Blob 0 is in hand: it was 1 that had to go. */
     ck_assert_uint_eq(stats_get(STAT_WINDOWS_DROPPED), 1);
     sem_post(&watch.go_on);
@@ -246,7 +246,7 @@ static void *submit_many(void *argument)
     char files[512];
     for (uint32_t i = 0; i < EACH; i++) {
         submit_blob(first + i);
-        (void)uploader_is_done();
+        (void)nothing_is_left();
         (void)uploader_last_files(files, sizeof files);
     }
     return NULL;
@@ -290,7 +290,7 @@ static int child_goes_on(bool lock_was_free)
     is_run_loop = false;
     long mapped_before = watch.mapped;
     uploader_reset_in_child(4242);
-    if (!uploader_is_done() || uploader_last_files(files, sizeof files) != 0 || files[0])
+    if (!nothing_is_left() || uploader_last_files(files, sizeof files) != 0 || files[0])
         return 1;
     /* The lock held, what was queued had to be forgotten; else all of it is freed. */
     if (mapped_before == 0 || watch.mapped != (lock_was_free ? 0 : mapped_before))
@@ -302,7 +302,7 @@ static int child_goes_on(bool lock_was_free)
         return 3;
     uploader_finish();
     uploader_run();
-    if (!uploader_is_done() || uploader_last_files(files, sizeof files) != 1)
+    if (!nothing_is_left() || uploader_last_files(files, sizeof files) != 1)
         return 4;
     return count_in_log("libagent: ") == 0 ? 0 : 5;
 }

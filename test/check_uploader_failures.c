@@ -22,7 +22,7 @@ START_TEST(failed_blob_stays_at_the_head)
     ck_assert_int_eq(count_in_log("cannot write profiles to "), 1);
     ck_assert_int_eq(count_in_log(watch_output), 1);
     ck_assert_int_eq(count_in_log("no such file or directory (errno 2); the latest are kept"), 1);
-    ck_assert(!uploader_is_done());
+    ck_assert(!nothing_is_left());
     /* Each submit is a try, and says nothing more. */
     submit_blob(1);
     sem_wait(&watch.asleep);
@@ -74,7 +74,7 @@ START_TEST(waiting_in_vain)
     for (uint32_t i = 0; i < 20; i++) {
         submit_blob(i);
         ck_assert_int_eq(uploader_wait_done(deadline), -EAGAIN);
-        ck_assert(!uploader_is_done());
+        ck_assert(!nothing_is_left());
     }
     ck_assert_uint_lt(clock_monotonic_ns(), deadline);
     make_output_possible();
@@ -180,7 +180,7 @@ START_TEST(what_fails_at_the_end_is_lost_and_said)
     start_run_loop();
     sem_wait(&watch.asleep);
     end_run_loop();
-    ck_assert(uploader_is_done());
+    ck_assert(nothing_is_left());
     ck_assert_uint_eq(stats_get(STAT_WINDOWS_FAILED), 3);
     ck_assert_uint_eq(stats_get(STAT_WINDOWS_DROPPED), 0);
     ck_assert_int_eq(count_in_log("libagent: "), 2);

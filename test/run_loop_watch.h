@@ -44,6 +44,8 @@ void start_uploader(enum compression compression, uint64_t limit);
 void start_run_loop(void);
 void stop_run_loop_at(long number);
 void end_run_loop(void);
+/* What uploader_wait_done says at once. */
+bool nothing_is_left(void);
 /* Finish and run, in the calling thread. */
 void run_to_the_end(void);
 void make_output_possible(void);

@@ -39,7 +39,7 @@ struct last_file {
 
 static struct {
     uint32_t submitted; /* a blob came, or the end was asked for */
-    uint32_t settled;   /* the answer of uploader_is_done may have changed */
+    uint32_t settled;   /* the answer of uploader_wait_done may have changed */
     struct lock lock;
     struct blob ring[UPLOADER_QUEUE_LENGTH];
     unsigned first, count;
@@ -323,14 +323,6 @@ static bool is_done_locked(void)
 static bool is_stuck_locked(void)
 {
     return state.stuck && state.stuck_at == load_acquire(&state.submitted);
-}
-
-bool uploader_is_done(void)
-{
-    lock_acquire(&state.lock);
-    bool done = is_done_locked();
-    lock_release(&state.lock);
-    return done;
 }
 
 int uploader_wait_done(uint64_t deadline_ns)

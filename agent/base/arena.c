@@ -22,10 +22,12 @@ size_t arena_budget(void)
     return load_relaxed(&budget);
 }
 
+#ifdef LIBAGENT_TEST
 size_t arena_reserved(void)
 {
     return load_relaxed(&reserved);
 }
+#endif
 
 static size_t whole_pages(size_t size)
 {

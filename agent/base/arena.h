@@ -26,10 +26,13 @@ struct arena {
 /* There is no limit until it is set; what is reserved already counts. */
 void arena_set_budget(size_t bytes);
 size_t arena_budget(void);
-size_t arena_reserved(void);
 /* Zeroed, page aligned memory of `size` bytes, or NULL when the budget or the kernel refuses. */
 void *arena_reserve(size_t size) MUST_USE;
 void arena_release(void *data, size_t size);
+#ifdef LIBAGENT_TEST
+/* Bytes that count against the budget. */
+size_t arena_reserved(void);
+#endif
 
 /* 0, or -ENOMEM. */
 int arena_create(struct arena *arena, size_t size) MUST_USE;

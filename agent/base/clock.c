@@ -43,11 +43,6 @@ uint64_t clock_thread_cpu_of_ns(int tid)
     return read_kernel(clock_id_of_thread(tid));
 }
 
-uint64_t clock_process_cpu_ns(void)
-{
-    return read_kernel(CLOCK_PROCESS_CPUTIME_ID);
-}
-
 int clock_id_of_thread(int tid)
 {
     return (int)(~(unsigned)tid << 3 | 6u);

@@ -96,17 +96,6 @@ void lock_acquire(struct lock *lock)
     (void)forever;
 }
 
-bool lock_try(struct lock *lock)
-{
-    hold_signals();
-    bool held = swap_free_to_held(lock);
-    if (held)
-        note_held(lock);
-    else
-        let_signals_go();
-    return held;
-}
-
 void lock_release(struct lock *lock)
 {
     if (unlikely(!(ranks_held & rank_bit(lock))))

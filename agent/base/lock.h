@@ -2,18 +2,17 @@
  *
  * Ranks are taken in rising order only; a thread that would take a lower or equal one while it
  * holds a higher is a defect, and so is a release by a thread that does not hold it: the test
- * flavour stops there, the product logs it once and goes on. lock_try may take any rank, since it
- * cannot wait. A lock held over fork may be released in the child by the thread that forked.
- * While a thread holds a lock its signals wait (all but glibc's own for setuid): a handler of the
- * app's that came in between could fork, exec or exit, and would then wait for its own thread.
- * Every lock is short: nobody holds one over encoding or I/O except LOCK_FLUSH.
+ * flavour stops there, the product logs it once and goes on. A lock held over fork may be released
+ * in the child by the thread that forked. While a thread holds a lock its signals wait (all but
+ * glibc's own for setuid): a handler of the app's that came in between could fork, exec or exit,
+ * and would then wait for its own thread. Every lock is short: nobody holds one over encoding or
+ * I/O except LOCK_FLUSH.
  *
- * Owns: nothing; a lock lives in its module. Context: THR, INIT, TICK, UP; never SIG or HOOK
- * (those may lock_try). Locks: the one in hand. */
+ * Owns: nothing; a lock lives in its module. Context: THR, INIT, TICK, UP; never SIG or HOOK.
+ * Locks: the one in hand. */
 #ifndef LIBAGENT_LOCK_H
 #define LIBAGENT_LOCK_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "agent/base/compiler.h"
@@ -40,7 +39,6 @@ struct lock {
 void lock_acquire(struct lock *lock);
 /* 0 when acquired, -ETIMEDOUT at the CLOCK_MONOTONIC deadline (0: none). */
 int lock_acquire_until(struct lock *lock, uint64_t deadline_ns) MUST_USE;
-bool lock_try(struct lock *lock) MUST_USE;
 void lock_release(struct lock *lock);
 /* In a fork child: free again, whoever held it. */
 void lock_reset(struct lock *lock);

@@ -36,12 +36,8 @@ static void put_tag(struct buffer *out, unsigned field, enum wire_type type)
 
 void pb_uint(struct buffer *out, unsigned field, uint64_t value)
 {
-    if (value != 0)
-        pb_uint_always(out, field, value);
-}
-
-void pb_uint_always(struct buffer *out, unsigned field, uint64_t value)
-{
+    if (value == 0)
+        return;
     put_tag(out, field, WIRE_VARINT);
     pb_varint(out, value);
 }

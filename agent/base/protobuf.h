@@ -13,8 +13,6 @@
 void pb_varint(struct buffer *out, uint64_t value);
 /* Field of type uint64/int64/bool; 0 is left out, as proto3 does. */
 void pb_uint(struct buffer *out, unsigned field, uint64_t value);
-/* Like pb_uint, but writes 0 too. */
-void pb_uint_always(struct buffer *out, unsigned field, uint64_t value);
 void pb_bytes(struct buffer *out, unsigned field, const void *data, size_t size);
 /* Packed repeated int64/uint64. */
 void pb_packed(struct buffer *out, unsigned field, const uint64_t *values, size_t count);

@@ -15,26 +15,7 @@
 #include "test/demand.h"
 #include "test/next_libc.h"
 #include "test/record_fixture.h"
-
-static void run(void *(*routine)(void *), void *argument)
-{
-    pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, routine, argument), 0);
-    pthread_join(thread, NULL);
-}
-
-static bool is_used(const struct thread_slot *slot)
-{
-    return load_acquire(&slot->state) == SLOT_USED;
-}
-
-static uint32_t slots_in_use(void)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < thread_slot_count(); i++)
-        count += is_used(thread_slot_at(i));
-    return count;
-}
+#include "test/slot_fixture.h"
 
 /* ---- attach ---- */
 
@@ -89,7 +70,7 @@ START_TEST(the_main_thread_attaches)
     thread_leave();
     ck_assert_ptr_null(thread_tls.slot);
     ck_assert_uint_eq(thread_tls.left, 1);
-    ck_assert(!is_used(slot));
+    ck_assert(!slot_is_used(slot));
 }
 END_TEST
 
@@ -110,7 +91,7 @@ static void *attach_and_look(void *argument)
 START_TEST(a_threads_stack_ends_at_its_thread_pointer)
 {
     fixture_threads();
-    run(attach_and_look, NULL);
+    run_in_thread(attach_and_look, NULL);
 }
 END_TEST
 
@@ -133,7 +114,7 @@ static void *change_name(void *argument)
 START_TEST(a_label_follows_the_threads_name)
 {
     fixture_threads();
-    run(change_name, NULL);
+    run_in_thread(change_name, NULL);
 }
 END_TEST
 
@@ -181,7 +162,7 @@ START_TEST(a_prepared_slot_becomes_the_new_threads)
     ck_assert_ptr_nonnull(thread_attach(0, 0));
     struct thread_slot *slot = thread_prepare(4711, &other_pid);
     ck_assert_ptr_nonnull(slot);
-    ck_assert(is_used(slot));
+    ck_assert(slot_is_used(slot));
     ck_assert_int_eq(slot->tid, 0);
     ck_assert_uint_eq(slot->is_main, 0);
     ck_assert_uint_eq(slot->start_routine, 4711);
@@ -190,7 +171,7 @@ START_TEST(a_prepared_slot_becomes_the_new_threads)
     ck_assert_int_eq(pthread_create(&thread, NULL, attach_prepared, slot), 0);
     pthread_join(thread, &result);
     ck_assert_ptr_eq(result, &other_pid);
-    ck_assert(!is_used(slot));
+    ck_assert(!slot_is_used(slot));
 }
 END_TEST
 
@@ -236,7 +217,7 @@ START_TEST(a_thread_that_was_found_takes_its_slot_over)
     ck_assert_uint_gt(adopted->cpu_last_ns, 0);
     pthread_barrier_wait(&barrier);
     pthread_join(thread, NULL);
-    ck_assert(!is_used(adopted));
+    ck_assert(!slot_is_used(adopted));
 }
 END_TEST
 

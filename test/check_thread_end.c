@@ -10,6 +10,7 @@
 #include "agent/thread/thread_context.h"
 #include "test/demand.h"
 #include "test/next_libc.h"
+#include "test/slot_fixture.h"
 
 static uint32_t leavings;
 static uint32_t leavings_elsewhere; /* on a thread that is not the slot's */
@@ -27,26 +28,6 @@ static void start(void)
 {
     next_from_libc();
     ck_assert_int_eq(thread_start(leaving), 0);
-}
-
-static void run(void *(*routine)(void *), void *argument)
-{
-    pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, routine, argument), 0);
-    pthread_join(thread, NULL);
-}
-
-static bool is_used(const struct thread_slot *slot)
-{
-    return load_acquire(&slot->state) == SLOT_USED;
-}
-
-static uint32_t slots_in_use(void)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < thread_slot_count(); i++)
-        count += is_used(thread_slot_at(i));
-    return count;
 }
 
 /* ---- the end of a thread ---- */
@@ -86,7 +67,7 @@ START_TEST(a_slot_is_given_back_by_return)
 {
     start();
     for (uint32_t i = 1; i <= 10; i++) {
-        run(attach_and_return, NULL);
+        run_in_thread(attach_and_return, NULL);
         check_gone(i);
     }
 }
@@ -95,7 +76,7 @@ END_TEST
 START_TEST(a_slot_is_given_back_by_pthread_exit)
 {
     start();
-    run(attach_and_exit, NULL);
+    run_in_thread(attach_and_exit, NULL);
     check_gone(1);
 }
 END_TEST
@@ -121,7 +102,7 @@ static uint32_t ends_with_slot;
 static void app_destructor(void *value)
 {
     (void)value;
-    ends_with_slot += thread_tls.slot != NULL && is_used(thread_tls.slot);
+    ends_with_slot += thread_tls.slot != NULL && slot_is_used(thread_tls.slot);
 }
 
 static void *use_keys(void *argument)
@@ -137,7 +118,7 @@ START_TEST(destructors_of_the_app_still_count)
     pthread_key_create(&key_before, app_destructor);
     start();
     pthread_key_create(&key_after, app_destructor);
-    run(use_keys, &key_before);
+    run_in_thread(use_keys, &key_before);
     ck_assert_uint_eq(ends_with_slot, 2);
     check_gone(1);
 }
@@ -159,7 +140,7 @@ START_TEST(a_thread_can_attach_in_its_teardown)
     start();
     pthread_key_create(&key_after, attach_late);
     key_before = key_after;
-    run(use_keys, &key_before);
+    run_in_thread(use_keys, &key_before);
     ck_assert_uint_eq(ends_with_slot, 1);
     check_gone(1); /* the late one set no key again */
 }
@@ -171,7 +152,7 @@ START_TEST(without_keys_a_slot_stays_until_it_is_reaped)
     next.pthread_key_create = NULL;
     next.pthread_setspecific = NULL;
     ck_assert_int_eq(thread_start(leaving), 0);
-    run(attach_and_return, NULL);
+    run_in_thread(attach_and_return, NULL);
     ck_assert_uint_eq(slots_in_use(), 1);
     thread_release_slot(thread_slot_at(0));
     ck_assert_uint_eq(slots_in_use(), 0);

@@ -175,9 +175,11 @@ static void *find_in(const struct symbols *symbols, const char *name)
 /* Looks up what `table` does not have yet. */
 static void fill_from(const struct symbols *symbols, struct next_functions *table)
 {
+/* NOLINTBEGIN(bugprone-macro-parentheses): a type can have none */
 #define X(type, name, parameters)                                                                  \
     if (!table->name)                                                                              \
         table->name = (type(*) parameters)find_in(symbols, #name);
+    /* NOLINTEND(bugprone-macro-parentheses) */
     NEXT_LIST(X)
 #undef X
 }

@@ -48,6 +48,7 @@
     X(int, fexecve, (int fd, char *const arguments[], char *const environment[]))
 
 struct next_functions {
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration can have none */
 #define X(type, name, parameters) type(*name) parameters;
     NEXT_LIST(X)
 #undef X

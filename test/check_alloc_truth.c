@@ -164,8 +164,8 @@ START_TEST(the_first_allocation_of_a_thread_is_like_any_other)
         ck_assert_int_eq(pthread_create(&thread, NULL, allocate_once, NULL), 0);
         pthread_join(thread, NULL);
     }
-    double sampled =
-        (double)(fixture_at(fixture_turn(), RECORD_ALLOC, 1000).count / alloc_weight(64, 256));
+    double sampled = (double)fixture_at(fixture_turn(), RECORD_ALLOC, 1000).count /
+                     (double)alloc_weight(64, 256);
     check_count(sampled, NEWBORNS, 64, 256);
 }
 END_TEST
@@ -194,7 +194,7 @@ START_TEST(nested_calls_count_once)
     struct record_values values = fixture_at(fixture_turn(), RECORD_ALLOC, 7);
     ck_assert_uint_eq(thread_tls.alloc_depth, 0);
     if (_i)
-        check_count((double)(values.count / alloc_weight(40, 4096)), (double)made, 40, 4096);
+        check_count((double)values.count / (double)alloc_weight(40, 4096), (double)made, 40, 4096);
     else
         check_values(values, made, made * 40);
 }

@@ -37,6 +37,7 @@ EXPORT int fexecve(int fd, char *const arguments[], char *const environment[])
     return NEXT(fexecve)(fd, arguments, environment);
 }
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): names that are declared can have none */
 /* Defines `vector`, the arguments from `argument` on with their NULL; `list` stands behind it. */
 #define GATHER(vector, list, argument)                                                             \
     size_t count_ = 0;                                                                             \
@@ -49,6 +50,7 @@ EXPORT int fexecve(int fd, char *const arguments[], char *const environment[])
     va_start(list, argument);                                                                      \
     for (size_t i = 0; vector[i]; i++)                                                             \
     vector[i + 1] = va_arg(list, char *)
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 EXPORT int execl(const char *path, const char *argument, ...)
 {

@@ -38,7 +38,7 @@ START_TEST(a_key_has_one_entry)
 {
     make(MIB, 1024);
     for (uint32_t words = 1; words <= 40; words++) {
-        uint64_t key[40];
+        uint64_t key[40] = {0};
         for (uint32_t i = 0; i < words; i++)
             key[i] = i * 0x10001;
         struct intern_entry *entry = intern(&table, key, words, 3);

@@ -299,6 +299,7 @@ __attribute__((section("self_code"), noinline)) static void self_middle(void (*f
     KEEP_FRAME();
 }
 
+/* NOLINTNEXTLINE(bugprone-reserved-identifier): the names that the linker gives */
 extern const char __start_self_code[], __stop_self_code[];
 
 static void self_middle_leaf(void)

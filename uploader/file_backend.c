@@ -46,11 +46,11 @@ int file_backend_init(struct file_backend *backend, const char *folder, const ch
                       uint64_t limit, const char *program, int pid)
 {
     backend->is_default = !folder || !folder[0];
+    if (backend->is_default)
+        folder = tmpdir && tmpdir[0] ? tmpdir : "/tmp";
     backend->limit = limit;
     backend->pid = pid;
     profile_name_program(backend->program, program);
-    if (backend->is_default)
-        folder = tmpdir && tmpdir[0] ? tmpdir : "/tmp";
     return make_absolute(backend->folder, sizeof backend->folder, folder);
 }
 

@@ -65,6 +65,7 @@ static int list_files(struct listing *listing, int folder, uint64_t now_unix_ns)
     uint8_t *entries = buffer_room(&batch, LIST_BYTES);
     uint32_t user = folder_user();
     long got = entries ? 0 : -ENOMEM;
+    /* cppcheck-suppress redundantInitialization; without entries it is the result */
     while (entries && (got = sys_call3(SYS_getdents64, fd, entries, LIST_BYTES)) > 0) {
         for (long at = 0; at < got;) {
             const struct kernel_dirent *entry = (const void *)(entries + at);

@@ -35,8 +35,8 @@ void profile_name_program(char *out, const char *program)
     if (!program || !program[0])
         program = "unknown";
     size_t i = 0;
-    for (; program[i] && i < PROFILE_PROGRAM_SIZE - 1; i++)
-        out[i] = is_name_byte(program[i]) ? program[i] : '_';
+    for (; i < PROFILE_PROGRAM_SIZE - 1 && program[i]; i++)
+        out[i] = (char)(is_name_byte(program[i]) ? program[i] : '_');
     out[i] = 0;
     if (out[0] == '.')
         out[0] = '_';

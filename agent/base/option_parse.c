@@ -26,7 +26,7 @@ static const struct unit duration_units[] = {{"s", NS_PER_SEC},
 
 static char to_lower(char c)
 {
-    return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
+    return (char)(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
 }
 
 static bool equal_in_any_case(const char *text, const char *lower)
@@ -186,11 +186,11 @@ unsigned edit_distance(const char *a, const char *b)
     /* One row of the table; `diagonal` is the entry up and left of the one being made. */
     unsigned row[NAME_MAX_COMPARED + 1];
     unsigned length_b = 0;
-    while (b[length_b] && length_b < NAME_MAX_COMPARED)
+    while (length_b < NAME_MAX_COMPARED && b[length_b])
         length_b++;
     for (unsigned j = 0; j <= length_b; j++)
         row[j] = j;
-    for (unsigned i = 0; a[i] && i < NAME_MAX_COMPARED; i++) {
+    for (unsigned i = 0; i < NAME_MAX_COMPARED && a[i]; i++) {
         unsigned diagonal = row[0];
         row[0] = i + 1;
         for (unsigned j = 1; j <= length_b; j++) {

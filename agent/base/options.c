@@ -127,7 +127,7 @@ static const struct option_row rows[ROW_COUNT] = {
                     MEMBER(period_ns),
                     .default_text = "60s",
                     .low = NS_PER_SEC,
-                    .high = 24 * 3600 * NS_PER_SEC,
+                    .high = 24 * (3600 * NS_PER_SEC),
                     .help = "time between two profiles; 0: one, at exit"},
     [ROW_OUTPUT] = {.name = PREFIX "OUTPUT",
                     .type = TYPE_TEXT_OR_NONE,

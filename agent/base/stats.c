@@ -3,7 +3,7 @@
 uint64_t stats_values[STAT_COUNT];
 
 static const char *const texts[STAT_COUNT] = {
-#define X(name, text) [STAT_##name] = text,
+#define X(name, text) [STAT_##name] = (text),
     STATS_LIST(X)
 #undef X
 };

@@ -199,6 +199,7 @@ static size_t copy_cut(char *out, const char *text)
         length = DEMANGLE_OUTPUT_MAX - (sizeof(dots) - 1);
         while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80)
             length--; /* not through a character of UTF-8 */
+        /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): the dots end it */
         memcpy(out, text, length);
         memcpy(out + length, dots, sizeof(dots));
         return length + sizeof(dots) - 1;

@@ -222,6 +222,7 @@ static void search_symbols(const Elf64_Shdr *section, uint32_t index, void *data
 {
     (void)index;
     struct symbol_search *search = data;
+    /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): elf_read has filled it */
     if (section->sh_type == search->type && search->found.sh_type == SHT_NULL)
         search->found = *section;
 }

@@ -347,6 +347,7 @@ static void encode_locations(const struct location_table *table, const uint32_t 
         size_t mark = pb_begin(out, PROFILE_LOCATION);
         pb_uint(out, LOCATION_ID, i + 1);
         pb_uint(out, LOCATION_MAPPING,
+                /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): the place is in the table */
                 first_mapping[location->place] +
                     segment_of(place_at(table, location->place), location->address));
         pb_uint(out, LOCATION_ADDRESS, location->address);

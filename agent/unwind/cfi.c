@@ -148,7 +148,7 @@ static bool parse_cie(const struct object_table *table, uint64_t vaddr, struct c
 static int32_t index_value(const struct object *object, uint32_t entry, uint32_t which)
 {
     int32_t value;
-    memcpy(&value, object->fde_index + (size_t)entry * 8 + which * 4, 4);
+    memcpy(&value, object->fde_index + ((size_t)entry * 2 + which) * sizeof(value), sizeof(value));
     return value;
 }
 

@@ -241,6 +241,7 @@ static const uint8_t *map_file(int fd, uint64_t offset, size_t size, void **mapp
         return NULL;
     *mapped = (void *)at;
     *length = whole;
+    /* cppcheck-suppress nullPointerArithmeticRedundantCheck; an mmap that succeeds is not NULL */
     return (const uint8_t *)at + (offset - first);
 }
 

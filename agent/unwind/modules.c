@@ -392,7 +392,7 @@ void modules_mark_system(uintptr_t address)
 
 struct module_address modules_resolve(uint32_t generation, uintptr_t pc)
 {
-    struct module_address found = {NULL, 0};
+    struct module_address found;
     lock_acquire(&modules_lock);
     const struct module_list *list = modules_list;
     const struct module *m = list && list->generation == generation ? modules_find(list, pc) : NULL;

@@ -358,9 +358,9 @@ static enum step walk_frames(struct walk *w)
             return STEP_STOP;
         uintptr_t sp = r[UNWIND_SP];
         enum step step = STEP_CALLER;
-        if (kind == RULE_END) {
+        if (kind == RULE_END)
             return STEP_END;
-        } else if (kind >= RULE_NO_FDE) {
+        if (kind >= RULE_NO_FDE) {
             step = step_guess(w, kind);
         } else if (unlikely(kind == RULE_FULL || w->full)) {
             step = step_full(w, pc);

@@ -17,8 +17,6 @@
 
 #include "test/check.h"
 
-extern char **environ;
-
 enum { ENVIRONMENT_MAX = 256, ARGUMENTS_MAX = 64, DEFAULT_SECONDS = 240 };
 /* A status that no program here exits with by itself. */
 enum { START_FAILED = 199 };

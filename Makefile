@@ -39,7 +39,8 @@ THIRD_PARTY     := $(ARCHIVE)/demangle.o $(ARCHIVE)/compress.o
 # ---- Flags -------------------------------------------------------------------------------------
 
 WARNINGS := -Wall -Wextra -Wundef -Wvla -Werror=missing-prototypes $(if $(WERROR),-Werror)
-COMMON   := -std=gnu11 -O2 -g -D_GNU_SOURCE -I. -I$(GEN) -MMD -MP $(WARNINGS)
+LANGUAGE := -std=gnu11 -O2 -D_GNU_SOURCE -I. -I$(GEN)
+COMMON   := $(LANGUAGE) -g -MMD -MP $(WARNINGS)
 # Two segments less (noseparate-code) are two mappings and two page faults less at each exec.
 # The code that is preloaded. No fortify and no stack protector: their failure paths are names
 # that musl lacks, or end the app's process; stacks are walked, so every function has its table.
@@ -211,7 +212,7 @@ deps:
 	sh test/deps.sh
 
 lint: all
-	MAKE='$(MAKE)' sh test/lint/run.sh
+	MAKE='$(MAKE)' C_FLAGS='$(LANGUAGE)' sh test/lint/run.sh
 
 demo: deps
 	$(MAKE) all

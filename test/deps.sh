@@ -11,7 +11,7 @@ suites="check libsubunit-dev protobuf-compiler protobuf-c-compiler libprotobuf-c
     zstd musl-tools libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 util-linux"
 # Programs that are profiled, and the table of top functions
 demo="redis-server redis-tools python3"
-lint="clang-format"
+lint="clang-format clang-tidy cppcheck"
 
 missing=
 for package in $build $suites $demo $lint; do

@@ -11,6 +11,7 @@
 #include "agent/base/compiler.h"
 #include "agent/base/options.h"
 #include "agent/base/sys.h"
+#include "test/temp_path.h"
 
 #define ENVIRONMENT(...) ((char *[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 
@@ -18,8 +19,8 @@ static int log_fd;
 
 static void setup(void)
 {
-    char path[] = "/tmp/check_options_XXXXXX";
-    log_fd = mkstemp(path);
+    char path[TEMP_PATH_SIZE];
+    log_fd = mkstemp(temp_path(path, "options"));
     unlink(path);
     dup2(log_fd, 2);
 }
@@ -261,8 +262,8 @@ END_TEST
 
 START_TEST(the_log_is_set_up_before_the_first_complaint)
 {
-    char path[] = "/tmp/check_options_log_XXXXXX", variable[64];
-    int fd = mkstemp(path);
+    char path[TEMP_PATH_SIZE], variable[32 + TEMP_PATH_SIZE];
+    int fd = mkstemp(temp_path(path, "log"));
     snprintf(variable, sizeof(variable), "LIBAGENT_LOG_FILE=%s", path);
     load(ENVIRONMENT("LIBAGENT_FREQUENCY=fast", "LIBAGENT_FOO=1", "LIBAGENT_LOG=error", variable));
     CHECK_SILENT();

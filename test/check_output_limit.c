@@ -18,7 +18,7 @@
 static const uint64_t now_ns = 1700000000 * NS_PER_SEC;
 static const uint64_t hour_ns = 3600 * NS_PER_SEC;
 
-static char folder[64];
+static char folder[TEMP_PATH_SIZE];
 static struct removed_files removed;
 
 static void setup(void)

@@ -237,8 +237,8 @@ enum {
 static const char *name_at(const struct elf_symbol *symbols, size_t count, uint64_t at)
 {
     static char text[256];
-    char path[] = "/tmp/libagent-check-elf-XXXXXX";
-    close(mkstemp(path));
+    char path[TEMP_PATH_SIZE];
+    close(mkstemp(temp_path(path, "elf")));
     struct elf_parts e = elf_build(symbols, count, SHT_SYMTAB);
     write_file(path, e.data, e.size);
     free(e.data);
@@ -332,8 +332,8 @@ START_TEST(nested)
         return;
     const struct elf_symbol ordered[] = {symbols[first], symbols[second], symbols[third],
                                          symbols[6 - first - second - third]};
-    char path[] = "/tmp/libagent-check-elf-XXXXXX";
-    close(mkstemp(path));
+    char path[TEMP_PATH_SIZE];
+    close(mkstemp(temp_path(path, "elf")));
     struct elf_parts e = elf_build(ordered, 4, SHT_DYNSYM);
     write_file(path, e.data, e.size);
     free(e.data);

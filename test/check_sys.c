@@ -13,6 +13,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
+#include "test/temp_path.h"
 
 /* The fault that `inject` brings about. */
 static struct {
@@ -45,8 +46,8 @@ static void clear_fault(void)
 
 static int temporary_file(void)
 {
-    char path[] = "/tmp/check_sys_XXXXXX";
-    int fd = mkstemp(path);
+    char path[TEMP_PATH_SIZE];
+    int fd = mkstemp(temp_path(path, "sys"));
     ck_assert_int_ge(fd, 0);
     unlink(path);
     return fd;
@@ -133,8 +134,8 @@ END_TEST
 
 START_TEST(a_file_is_read_whole_or_cut)
 {
-    char path[] = "/tmp/check_sys_XXXXXX";
-    int fd = mkstemp(path);
+    char path[TEMP_PATH_SIZE];
+    int fd = mkstemp(temp_path(path, "sys"));
     ck_assert_int_eq(write(fd, "0123456789", 10), 10);
     char data[32];
     memset(data, 'x', sizeof(data));

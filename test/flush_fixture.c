@@ -15,7 +15,7 @@
 #include "test/record_fixture.h"
 #include "test/temp_folder.h"
 
-char flush_folder[64];
+char flush_folder[TEMP_PATH_SIZE];
 
 void flush_fixture_start(void)
 {

@@ -6,9 +6,10 @@
 
 #include "agent/record/time_recorder.h"
 #include "test/preload/profile_reader.h"
+#include "test/temp_path.h"
 #include "uploader/uploader.h"
 
-extern char flush_folder[64]; /* empty at the start */
+extern char flush_folder[TEMP_PATH_SIZE]; /* empty at the start */
 
 /* Options, tables, modules, unwinder and uploader; profiles are not compressed. */
 void flush_fixture_start(void);

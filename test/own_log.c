@@ -1,16 +1,18 @@
 #include "test/own_log.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "agent/base/log.h"
+#include "test/temp_path.h"
 
-static char path[64];
+static char path[TEMP_PATH_SIZE];
 
 void own_log_start(void)
 {
-    snprintf(path, sizeof(path), "/tmp/libagent-check-log-%d", getpid());
+    close(mkstemp(temp_path(path, "log")));
     log_start(LOG_WARN, path);
 }
 

@@ -3,11 +3,13 @@
 # a failing one said. Usage: run_suites.sh PROGRAM...  Status 1 when one failed.
 #
 # A suite that ends badly without saying so in its summary (a crash in main, a sanitizer's report
-# at exit) counts as one error, so that totals made of the summary lines are right.
+# at exit) counts as one error, so that totals made of the summary lines are right. So does a suite
+# that leaves files: each has a TMPDIR of its own. Where tests failed they may have left some.
 failed=0
 [ $# -gt 0 ] || { echo "run_suites: no suite is there"; exit 1; }
 out=$(mktemp)
-trap 'rm -f "$out"' EXIT
+folder=
+trap 'rm -rf "$out" "$folder"' EXIT
 
 # ThreadSanitizer has its shadow at fixed addresses, which wide address randomization may hit.
 run=
@@ -15,15 +17,24 @@ run=
 
 for program; do
     name=$(basename "$program")
-    $run "$program" > "$out" 2>&1 < /dev/null
+    folder=$(mktemp -d)
+    chmod 1777 "$folder" # as /tmp: some programs under test have another user
+    TMPDIR=$folder $run "$program" > "$out" 2>&1 < /dev/null
     status=$?
     summary=$(grep -E '^[0-9]+%: Checks: [0-9]+, Failures: [0-9]+, Errors: [0-9]+$' "$out" | tail -n 1)
     case $summary in
     "" | *"Failures: 0, Errors: 0") [ $status -eq 0 ] && [ -n "$summary" ] ||
         summary="0%: Checks: 1, Failures: 0, Errors: 1" ;;
     esac
-    case $summary in
+    left=$(ls -A "$folder")
+    rm -rf "$folder"
+    case $summary$left in
     *"Failures: 0, Errors: 0") ;;
+    *"Failures: 0, Errors: 0"*)
+        failed=1
+        summary="0%: Checks: 1, Failures: 0, Errors: 1"
+        echo "$name: left in TMPDIR:" $left
+        ;;
     *)
         failed=1
         grep -v -e '^Running suite' -e '^[0-9]*%: Checks' "$out"

@@ -9,7 +9,7 @@
 #include "test/check.h"
 
 int stderr_pipe_read = -1;
-char stderr_folder[] = "/tmp/stderr_pipe_XXXXXX";
+char stderr_folder[TEMP_PATH_SIZE];
 static int saved_stderr = -1;
 
 void stderr_pipe_setup(void)
@@ -21,7 +21,7 @@ void stderr_pipe_setup(void)
     close(ends[1]);
     stderr_pipe_read = ends[0];
     fcntl(stderr_pipe_read, F_SETFL, O_NONBLOCK);
-    ck_assert_ptr_nonnull(mkdtemp(stderr_folder));
+    ck_assert_ptr_nonnull(mkdtemp(temp_path(stderr_folder, "stderr")));
     errno = STDERR_PIPE_ERRNO;
 }
 
@@ -29,7 +29,7 @@ void stderr_pipe_teardown(void)
 {
     ck_assert_int_eq(errno, STDERR_PIPE_ERRNO); /* the log has left it alone */
     dup2(saved_stderr, 2);
-    char command[64];
+    char command[16 + TEMP_PATH_SIZE];
     snprintf(command, sizeof(command), "rm -rf %s", stderr_folder);
     ck_assert_int_eq(system(command), 0);
 }
@@ -49,7 +49,7 @@ const char *text_of(int fd)
 
 const char *path_in_folder(const char *name)
 {
-    static char path[64];
+    static char path[32 + TEMP_PATH_SIZE];
     snprintf(path, sizeof(path), "%s/%s", stderr_folder, name);
     return path;
 }

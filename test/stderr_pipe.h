@@ -5,8 +5,10 @@
 
 #include <stddef.h>
 
-extern int stderr_pipe_read; /* the other end, does not block */
-extern char stderr_folder[]; /* an empty folder for files */
+#include "test/temp_path.h"
+
+extern int stderr_pipe_read;               /* the other end, does not block */
+extern char stderr_folder[TEMP_PATH_SIZE]; /* an empty folder for files */
 
 /* Fixtures: errno is set to a number that must still stand there at the end. */
 enum { STDERR_PIPE_ERRNO = 4711 };

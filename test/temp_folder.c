@@ -14,9 +14,8 @@
 
 const char *temp_folder_make(void)
 {
-    static char path[64];
-    strcpy(path, "/tmp/libagent-check-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(path));
+    static char path[TEMP_PATH_SIZE];
+    ck_assert_ptr_nonnull(mkdtemp(temp_path(path, "check")));
     return path;
 }
 

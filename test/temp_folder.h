@@ -8,7 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Makes an empty folder (mode 0700) in /tmp and returns its path, valid until the next call. */
+#include "test/temp_path.h"
+
+/* Makes an empty folder (mode 0700) in TMPDIR and returns its path, valid until the next call. */
 const char *temp_folder_make(void);
 void temp_folder_remove(const char *path);
 /* "FOLDER/NAME"; good for the next 8 calls. */

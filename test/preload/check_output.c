@@ -11,6 +11,7 @@
 #include "test/check.h"
 #include "test/preload/profile_reader.h"
 #include "test/preload/run_program.h"
+#include "test/temp_path.h"
 
 static const char *const half_a_second[] = {"malloc", "500", "main", NULL};
 
@@ -129,9 +130,9 @@ END_TEST
 /* Somebody else could have put it there: not followed, said, and the program goes on. */
 START_TEST(test_default_folder_that_is_a_link)
 {
-    char folder[] = "/tmp/libagent-link-XXXXXX", path[128], target[128], command[64];
+    char folder[TEMP_PATH_SIZE], path[128], target[128], command[16 + TEMP_PATH_SIZE];
     struct run run;
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_ptr_nonnull(mkdtemp(temp_path(folder, "link")));
     snprintf(target, sizeof(target), "%s/target", folder);
     snprintf(path, sizeof(path), "%s/libagent-%u", folder, (unsigned)getuid());
     ck_assert_int_eq(mkdir(target, 0700), 0);

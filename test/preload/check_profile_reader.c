@@ -8,6 +8,7 @@
 
 #include "test/check.h"
 #include "test/preload/profile_reader.h"
+#include "test/temp_path.h"
 
 typedef Perftools__Profiles__Profile Profile;
 
@@ -169,12 +170,11 @@ static struct made *make(void)
     return &made;
 }
 
-static char folder[64];
+static char folder[TEMP_PATH_SIZE];
 
 static void setup(void)
 {
-    strcpy(folder, "/tmp/libagent-judge-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_ptr_nonnull(mkdtemp(temp_path(folder, "judge")));
 }
 
 static void teardown(void)

@@ -8,14 +8,14 @@
 #include "test/check.h"
 #include "test/preload/profile_reader.h"
 #include "test/preload/run_program.h"
+#include "test/temp_path.h"
 
-static char folder[64];
+static char folder[TEMP_PATH_SIZE];
 
 static void setup(void)
 {
     char command[4 * PATH_MAX], program[PATH_MAX], plugin[PATH_MAX];
-    strcpy(folder, "/tmp/libagent-dlopen-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_ptr_nonnull(mkdtemp(temp_path(folder, "dlopen")));
     snprintf(program, sizeof(program), "%s", run_program_path("dlopen"));
     snprintf(plugin, sizeof(plugin), "%s", run_program_path("plugin"));
     snprintf(command, sizeof(command),

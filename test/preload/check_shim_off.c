@@ -8,6 +8,7 @@
 #include "test/check.h"
 #include "test/preload/profile_reader.h"
 #include "test/preload/run_program.h"
+#include "test/temp_path.h"
 
 static void run_status(struct run *run, const char *variable, bool with_agent)
 {
@@ -69,13 +70,13 @@ END_TEST
  */
 START_TEST(test_secure_execution)
 {
-    char folder[] = "/tmp/libagent-secure-XXXXXX", command[2 * PATH_MAX], program[64];
+    char folder[TEMP_PATH_SIZE], command[2 * PATH_MAX], program[16 + TEMP_PATH_SIZE];
     struct run secure, plain;
     if (geteuid() != 0) {
         fprintf(stderr, "not root: a set-user-id program cannot be made\n");
         return;
     }
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_ptr_nonnull(mkdtemp(temp_path(folder, "secure")));
     snprintf(command, sizeof(command),
              "set -e; d=%s; cp '%s' $d/libagent.so; "
              "cc -D_GNU_SOURCE -I. -O2 -o $d/plain test/preload/prog_status.c -Wl,--no-as-needed "

@@ -1,5 +1,5 @@
-# Targets: all (libagent.so), deps, demo, test, check, check-preload, lint, bench, bench-unwind, map,
-# install, clean. Variables: CC=gcc|clang, SAN=address,undefined|thread (suites only),
+# Targets: all (libagent.so), deps, demo, test, check, check-preload, coverage, lint, bench,
+# bench-unwind, map, install, clean. Variables: CC=gcc|clang, SAN=address,undefined|thread (suites only),
 # SUITES="check_x ..." (run only these), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR.
 #
 # Each source is compiled in two flavours: product (libagent.so), and test (-DLIBAGENT_TEST, where
@@ -10,6 +10,8 @@ CC := gcc
 endif
 CXX     := $(if $(findstring clang,$(CC)),clang++,g++)
 SAN     :=
+# Set by `make coverage` alone.
+COVERAGE :=
 WERROR  :=
 SUITES  :=
 PREFIX  := /usr/local
@@ -21,7 +23,7 @@ MAKEFLAGS += -j$(JOBS) --no-print-directory
 endif
 
 comma   := ,
-VARIANT := $(if $(WERROR),werror-)$(CC)$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+VARIANT := $(if $(WERROR),werror-)$(CC)$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(COVERAGE),-coverage)
 PRODUCT := build/$(VARIANT)/product
 TEST    := build/$(VARIANT)/test
 PRELOAD := build/$(VARIANT)/preload
@@ -49,6 +51,8 @@ AGENT    := -fPIC -fvisibility=hidden -ftls-model=initial-exec -fasynchronous-un
 # gcc warns of each fence that ThreadSanitizer does not understand.
 SANITIZE := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer \
             $(if $(findstring gcc,$(CC)),-Wno-tsan))
+# Counted atomically: threads, handlers and forked children count, too.
+SANITIZE += $(if $(COVERAGE),--coverage -fprofile-update=atomic)
 LINK_SO  := -shared -nodefaultlibs -Wl,-soname,libagent.so -Wl,-z,now -Wl,-z,relro \
             -Wl,-z,nodelete -Wl,-z,noexecstack -Wl,-z,noseparate-code -Wl,--gc-sections \
             -Wl,--no-undefined \
@@ -63,7 +67,7 @@ ifndef V
 endif
 say = printf '  %-5s %s\n' $(1) $@
 
-.PHONY: all deps demo test check check-preload lint bench bench-unwind map install clean objects
+.PHONY: all deps demo test check check-preload coverage lint bench bench-unwind map install clean objects
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -130,10 +134,17 @@ HELPER_SOURCES := $(filter-out $(SUITE_SOURCES) test/preload/check_% test/preloa
 SUITE_PROGRAMS := $(patsubst test/%.c,$(TEST)/%, \
     $(filter-out $(if $(SAN),test/check_shim_%),$(SUITE_SOURCES)))
 HELPER_OBJECTS := $(patsubst %.c,$(TEST)/%.o,$(HELPER_SOURCES)) $(TEST)/profile.pb-c.o
-RUN_SUITES := SAN='$(SAN)' sh test/run_suites.sh
+RUN_SUITES := SAN='$(or $(SAN),$(if $(COVERAGE),coverage))' sh test/run_suites.sh
 
 check: $(if $(SUITES),$(addprefix $(TEST)/,$(SUITES)),$(SUITE_PROGRAMS))
 	$(RUN_SUITES) $^
+
+# What the module suites reach, a line for each file. A run of its own, for what is counted is not
+# what ships: frames and timing differ.
+coverage:
+	find build/gcc-coverage -name '*.gcda' -delete 2> /dev/null; true
+	$(MAKE) CC=gcc COVERAGE=1 check
+	sh test/coverage.sh build/gcc-coverage/test
 
 # Named, or make would take the rule below whenever one more of these files has to be made.
 $(filter $(TEST)/check_shim_%,$(SUITE_PROGRAMS)): $(TEST)/check_shim_%: \
@@ -243,6 +254,7 @@ test: deps
 	$(MAKE) all
 	$(MAKE) lint
 	$(MAKE) check
+	$(MAKE) coverage
 	$(MAKE) SAN=address,undefined check
 	$(MAKE) SAN=thread check
 	$(MAKE) check-preload

@@ -12,9 +12,11 @@ suites="check libsubunit-dev protobuf-compiler protobuf-c-compiler libprotobuf-c
 # Programs that are profiled, and the table of top functions
 demo="redis-server redis-tools python3"
 lint="clang-format clang-tidy cppcheck"
+# make coverage
+coverage="gcovr"
 
 missing=
-for package in $build $suites $demo $lint; do
+for package in $build $suites $demo $lint $coverage; do
     case $(dpkg-query -W -f '${Status}' "$package" 2> /dev/null) in
     *" installed") ;;
     *) missing="$missing $package" ;;

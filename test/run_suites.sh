@@ -5,6 +5,7 @@
 # A suite that ends badly without saying so in its summary (a crash in main, a sanitizer's report
 # at exit) counts as one error, so that totals made of the summary lines are right. So does a suite
 # that leaves files: each has a TMPDIR of its own. Where tests failed they may have left some.
+# SAN names the build that is run: a sanitizer, or coverage.
 failed=0
 [ $# -gt 0 ] || { echo "run_suites: no suite is there"; exit 1; }
 out=$(mktemp)

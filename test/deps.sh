@@ -11,12 +11,14 @@ suites="check libsubunit-dev protobuf-compiler protobuf-c-compiler libprotobuf-c
     zstd musl-tools libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 util-linux"
 # Programs that are profiled, and the table of top functions
 demo="redis-server redis-tools python3"
+# Programs that suites run
+programs="sqlite3 nginx openssl git perl bash bubblewrap sudo iputils-ping"
 lint="clang-format clang-tidy cppcheck"
 # make coverage
 coverage="gcovr"
 
 missing=
-for package in $build $suites $demo $lint $coverage; do
+for package in $build $suites $demo $programs $lint $coverage; do
     case $(dpkg-query -W -f '${Status}' "$package" 2> /dev/null) in
     *" installed") ;;
     *) missing="$missing $package" ;;

@@ -15,7 +15,7 @@
 
 #include "profile.pb-c.h"
 
-enum { PROFILE_VALUES = 2, PROFILE_FILES_MAX = 512 };
+enum { PROFILE_VALUES = 2, PROFILE_FILES_MAX = 2048 };
 /* Index of values: what the two families count, and what they measure. */
 enum { CPU_SAMPLES = 0, CPU_NS = 1, ALLOC_OBJECTS = 0, ALLOC_BYTES = 1 };
 

@@ -127,6 +127,10 @@ void run_start(struct run *run, const struct run_request *request)
     ck_assert(strlen(run->folder) + sizeof("/profiles") <= room);
     strcpy(stpcpy(run->profiles, run->folder), "/profiles");
     ck_assert(mkdir(run->profiles, 0700) == 0 || errno == EEXIST);
+    if (run->own_folder) {
+        ck_assert_int_eq(chmod(run->folder, 0755), 0);
+        ck_assert_int_eq(chmod(run->profiles, 01777), 0);
+    }
 
     struct environment environment = {.count = 0};
     make_environment(run, request, &environment);
@@ -247,10 +251,10 @@ void run_expect_same(const struct run *with, const struct run *without)
                   with->status, without->status, with->out, with->err);
     ck_assert_msg(with->out_size == without->out_size &&
                       memcmp(with->out, without->out, with->out_size) == 0,
-                  "stdout differs\nwith: %.4000s\nwithout: %.4000s", with->out, without->out);
+                  "stdout differs\nwith: %.1500s\nwithout: %.1500s", with->out, without->out);
     ck_assert_msg(with->err_size == without->err_size &&
                       memcmp(with->err, without->err, with->err_size) == 0,
-                  "stderr differs\nwith: %.4000s\nwithout: %.4000s", with->err, without->err);
+                  "stderr differs\nwith: %.1500s\nwithout: %.1500s", with->err, without->err);
 }
 
 static size_t count_files(const struct run *run, const char *suffix, char *names, size_t size)

@@ -20,7 +20,8 @@ struct run_request {
     const char *const *environment; /* NAME=VALUE to set, NAME to remove, NULL at the end */
     bool without_agent;             /* not preloaded */
     const char *beside;             /* more of LD_PRELOAD, after the agent; NULL: nothing */
-    const char *folder;             /* to run in, not removed; NULL: a fresh one */
+    const char *folder;             /* to run in, not removed; NULL: a fresh one, which programs
+                                     * that change their user can read, and write profiles in */
     unsigned seconds;               /* the watchdog's limit; 0: 240 */
 };
 

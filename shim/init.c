@@ -9,7 +9,7 @@ extern const char *gnu_get_libc_version(void) WEAK;
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
                              void *dso) WEAK;
 extern int __cxa_at_quick_exit(void (*function)(void *), void *dso) WEAK;
-extern void *__dso_handle __attribute__((visibility("hidden")));
+extern void *__dso_handle HIDDEN;
 
 static void on_quick_exit(void *unused)
 {

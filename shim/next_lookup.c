@@ -43,7 +43,7 @@ struct next_functions next = {
 };
 void *next_first_malloc;
 
-extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
+extern ElfW(Dyn) _DYNAMIC[] HIDDEN;
 
 enum { VERSION_HIDDEN = 0x8000 };
 

@@ -278,8 +278,10 @@ START_TEST(the_cost_of_a_hook_is_known)
     for (int i = 0; i < 1000; i++)
         allocate(100);
     uint64_t spent = clock_thread_cpu_ns() - before;
+    /* One in eight is timed and stands for eight: none of a thousand has a probability of 1e-58, a
+     * quarter of them one of 1e-27. */
     ck_assert_uint_gt(slot->overhead_ns, 0);
-    ck_assert_uint_le(slot->overhead_ns, spent);
+    ck_assert_uint_le(slot->overhead_ns, 2 * spent);
     /* None of it is the app's. */
     ck_assert_uint_eq(slot->cpu_last_ns - accounted, slot->overhead_ns);
     ck_assert_uint_eq(stats_get(STAT_OVERHEAD_NS), slot->overhead_ns);

@@ -88,10 +88,15 @@ static uint32_t walk_and_add(struct thread_slot *slot, struct record_stack *stac
     return flags;
 }
 
+/* Two looks at a clock are a tenth of a sample: one in so many, drawn at random, is timed, and
+ * stands for as many. */
+enum { TIMED_ONE_IN = 8 };
+
 static uint32_t sample(struct thread_slot *slot, size_t size)
 {
     static struct record_stack no_frames;
-    uint64_t begin = measures_cpu ? clock_monotonic_ns() : 0;
+    bool timed = measures_cpu && rng_next(&thread_tls.rng) % TIMED_ONE_IN == 0;
+    uint64_t begin = timed ? clock_monotonic_ns() : 0;
     struct record_stack *stack = scratch_claim();
     uint32_t flags = 0;
     thread_note_name(slot);
@@ -106,8 +111,8 @@ static uint32_t sample(struct thread_slot *slot, size_t size)
     }
     thread_guard_leave(slot);
     stats_add(STAT_ALLOC_SAMPLES, 1);
-    if (measures_cpu)
-        thread_add_overhead(slot, begin);
+    if (timed)
+        thread_add_overhead(slot, begin, TIMED_ONE_IN);
     return flags;
 }
 

@@ -13,7 +13,10 @@
 #define WEAK              __attribute__((weak))
 #define INITIAL_EXEC      __attribute__((tls_model("initial-exec")))
 #define EXPORT            __attribute__((visibility("default")))
-#define CACHE_LINE        64
+/* For variables that hot code reads: -fvisibility says nothing of what is only declared, which is
+ * then reached through a table. */
+#define HIDDEN     __attribute__((visibility("hidden")))
+#define CACHE_LINE 64
 
 #define ARRAY_SIZE(a)    (sizeof(a) / sizeof((a)[0]))
 #define MIN_OF(a, b)     ((a) < (b) ? (a) : (b))

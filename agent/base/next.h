@@ -54,7 +54,7 @@ struct next_functions {
 #undef X
 };
 
-extern struct next_functions next;
+extern HIDDEN struct next_functions next;
 /* malloc as libc itself calls it: ours, unless the executable or an object before us in the
  * loader's order has one of its own. */
 extern void *next_first_malloc;

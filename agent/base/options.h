@@ -42,7 +42,7 @@ struct options {
     bool help;                    /* LIBAGENT_HELP */
 };
 
-extern struct options options;
+extern HIDDEN struct options options;
 
 /* A part that a wrong value switches off; PART_ALL switches off every one. */
 enum option_part { PART_ALL, PART_CPU, PART_ALLOC, PART_OUTPUT, PART_LOG, PART_COUNT };

@@ -37,7 +37,7 @@ enum stat_id {
         STAT_COUNT
 };
 
-extern uint64_t stats_values[STAT_COUNT];
+extern HIDDEN uint64_t stats_values[STAT_COUNT];
 
 static inline void stats_add(enum stat_id stat, uint64_t value)
 {

@@ -79,7 +79,7 @@ void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext)
         thread_guard_leave(slot);
         scratch_give(stack);
         stats_add(STAT_CPU_SAMPLES, 1);
-        thread_add_overhead(slot, begin);
+        thread_add_overhead(slot, begin, 1);
     } else {
         stats_add(STAT_CPU_DROPPED_BUSY, 1);
     }

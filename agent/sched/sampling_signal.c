@@ -31,7 +31,7 @@ static uint64_t widened; /* a bit a signal: see sampling_signal_action */
  * among them) know it by these bytes, where no call frame information covers it; they look one
  * byte before it. */
 enum { HAS_RESTORER = 0x04000000 };
-void sampling_signal_return(void) __attribute__((visibility("hidden")));
+void sampling_signal_return(void) HIDDEN;
 __asm__(".pushsection .text.__restore_rt,\"ax\",@progbits\n"
         "    nop\n"
         "    .balign 16, 0x90\n"

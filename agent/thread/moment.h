@@ -13,9 +13,11 @@
 
 #include <stdint.h>
 
+#include "agent/base/compiler.h"
+
 /* CLOCK_MONOTONIC time from which on `work` is to be called; UINT64_MAX: never. */
-extern uint64_t moment_due_ns;
-extern void (*moment_work)(void);
+extern HIDDEN uint64_t moment_due_ns;
+extern HIDDEN void (*moment_work)(void);
 
 /* Calls the work if it is due. */
 void moment_pass(void);

@@ -96,8 +96,8 @@ int thread_pid(void);
  * kernel. SIG, HOOK, THR. */
 void thread_note_name(struct thread_slot *slot);
 /* A handler or hook of the calling thread began at `begin_ns` (CLOCK_MONOTONIC) and is over: its
- * time is overhead, and not the app's. SIG, HOOK. */
-void thread_add_overhead(struct thread_slot *slot, uint64_t begin_ns);
+ * time is overhead, and not the app's. `times`: how many it stands for. SIG, HOOK. */
+void thread_add_overhead(struct thread_slot *slot, uint64_t begin_ns, uint32_t times);
 
 /* For TICK's scan and reaping: takes a slot for another thread. */
 struct thread_slot *thread_adopt(int tid);

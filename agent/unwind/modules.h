@@ -84,15 +84,15 @@ struct module_list {
     struct module modules[]; /* by start, not overlapping */
 };
 
-extern struct module_list *modules_list;
+extern HIDDEN struct module_list *modules_list;
 /* That list's generation, for readers outside a guard. */
-extern uint32_t modules_generation;
+extern HIDDEN uint32_t modules_generation;
 /* Executable range of libagent.so itself, for walkers that leave its frames out. In the test
  * flavour, whose objects are part of the test program, empty until the test sets it. */
-extern uintptr_t modules_self_start, modules_self_end;
+extern HIDDEN uintptr_t modules_self_start, modules_self_end;
 /* Set (relaxed) by a walker that met a pc in no module, and by a dlopen that could not be
  * watched; read by whoever may rescan. */
-extern uint32_t modules_stale;
+extern HIDDEN uint32_t modules_stale;
 
 /* INIT. `iterate` is libc's own dl_iterate_phdr (the app may have put another in front).
  * 0 or a negative errno. */

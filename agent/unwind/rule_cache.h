@@ -76,8 +76,8 @@ static inline intptr_t rule_offset(uint64_t rule)
     return ((int64_t)rule >> RULE_OFFSET_SHIFT) * 8;
 }
 
-extern uint64_t (*rule_cache)[RULE_WAYS]; /* NULL until started */
-extern bool rule_cache_in_memory;
+extern HIDDEN uint64_t (*rule_cache)[RULE_WAYS]; /* NULL until started */
+extern HIDDEN bool rule_cache_in_memory;
 
 /* Takes the table's 32 page faults in one system call, at the first walk: later they would fall
  * on the first samples one by one, and at the start they would be a cost (some 50 us) of every

@@ -11,6 +11,8 @@
 #include <signal.h>
 #include <stddef.h>
 
+#include "agent/base/compiler.h"
+
 /* Return type, name, parameters. */
 #define NEXT_LIST(X)                                                                               \
     X(void *, malloc, (size_t size))                                                               \

@@ -299,12 +299,12 @@ void agent_before_seccomp(void)
         scheduler->thread_end(thread_slot_at(i));
 }
 
-bool agent_pause(void)
+bool agent_pause(bool at_any_price)
 {
-    if (!is_on() || sys_pid() != thread_pid())
+    if (!is_on() || sys_pid() != thread_pid() || thread_tls.internal)
         return false;
     thread_tls.inside++;
-    agent_thread_pause(clock_monotonic_ns() + NS_PER_SEC);
+    agent_thread_pause(at_any_price ? 0 : clock_monotonic_ns() + NS_PER_SEC);
     thread_tls.inside--;
     return true;
 }
@@ -317,7 +317,8 @@ void agent_go_on(bool paused)
 
 void agent_before_exec(void)
 {
-    if (!is_on() || sys_pid() != thread_pid() || thread_tls.inside || !flush_is_due_at_end())
+    if (!is_on() || sys_pid() != thread_pid() || thread_tls.inside ||
+        (!flush_is_due_at_end() && uploader_is_done()))
         return;
     thread_tls.inside++;
     agent_thread_flush(clock_monotonic_ns() + exit_limit_ns);

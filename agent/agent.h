@@ -28,9 +28,11 @@ void agent_at_exit(void);
 /* Before the process puts itself under a seccomp filter: writes the last window, ends our threads
  * and timers; no system call is made by the agent afterwards. THR. */
 void agent_before_seccomp(void);
-/* Around a call that the kernel refuses to a process with several threads: ours are gone between
- * these two. `paused`: what agent_pause returned. THR. */
-bool agent_pause(void) MUST_USE;
+/* Around a call that the kernel refuses to a process with several threads, or that must reach
+ * every thread of it: ours are gone between these two. What is recorded stays, and is written after
+ * the next period. They may be writing a file: with `at_any_price` that is waited for, else a
+ * second at most. `paused`: what agent_pause returned. THR, SIG; a vfork child. */
+bool agent_pause(bool at_any_price) MUST_USE;
 void agent_go_on(bool paused);
 /* Before exec: what was recorded is written, since exec ends it. THR. */
 void agent_before_exec(void);

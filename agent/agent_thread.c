@@ -1,6 +1,7 @@
 #include "agent/agent_thread.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <time.h>
 
 #include "agent/base/clock.h"
@@ -13,6 +14,7 @@
 #include "agent/record/time_recorder.h"
 #include "agent/thread/moment.h"
 #include "agent/thread/own_thread.h"
+#include "agent/thread/raw_thread.h"
 #include "agent/thread/thread_context.h"
 #include "agent/thread/thread_scan.h"
 #include "agent/unwind/modules.h"
@@ -30,12 +32,17 @@ static const uint64_t rescan_every_ns = NS_PER_SEC;
 /* Room below the stack pointer that pthread_create may use: it needs about 2 KiB. */
 enum { STACK_ROOM = 16384 };
 
+/* While threads are to stay away, who asks for something or would make one looks again so much
+ * later. */
+static const uint64_t look_again_ns = 10 * NS_PER_MS;
+
 static uint32_t agent_thread;
 static uint32_t uploader_thread;
+static uint32_t pauses; /* so many want no thread of ours to be there */
+static uint32_t bell;   /* what the agent's thread sleeps on: grows with each news */
 static uint32_t wanted;
 static uint64_t request_deadline_ns;
 static uint32_t served; /* the value of `wanted` up to which all is done */
-static uint32_t pausing;
 static uint64_t next_rescan_ns;
 static uint32_t said_no_thread;
 static uint32_t said_no_rescan;
@@ -48,11 +55,45 @@ static uint64_t period_end(void)
     return options.period_ns ? recorder_window_start_ns() + options.period_ns : UINT64_MAX;
 }
 
+static bool is_paused(void)
+{
+    return __atomic_load_n(&pauses, __ATOMIC_SEQ_CST) != 0;
+}
+
+/* The state is a futex word, which a pause waits for. */
+static void is_none(uint32_t *thread)
+{
+    store_release(thread, THREAD_NONE);
+    sys_futex_wake(thread, INT32_MAX);
+}
+
+/* Who pauses looks at the state after it has told so, who begins the other way round: one of the
+ * two sees the other. */
 static bool begins(uint32_t *thread)
 {
     uint32_t none = THREAD_NONE;
-    return __atomic_compare_exchange_n(thread, &none, THREAD_STARTING, false, __ATOMIC_ACQ_REL,
-                                       __ATOMIC_RELAXED);
+    if (!__atomic_compare_exchange_n(thread, &none, THREAD_STARTING, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_RELAXED))
+        return false;
+    if (!is_paused())
+        return true;
+    is_none(thread);
+    return false;
+}
+
+/* The last act of one of our threads. */
+static void *ends(uint32_t *thread)
+{
+    if (is_paused()) /* and not at the end of all */
+        flush_own_threads_end();
+    is_none(thread);
+    return NULL;
+}
+
+static void ring(void)
+{
+    __atomic_fetch_add(&bell, 1, __ATOMIC_RELEASE);
+    sys_futex_wake(&bell, 1);
 }
 
 /* ---- the uploader's thread ---- */
@@ -64,18 +105,16 @@ static void *uploader_main(void *unused)
     flush_own_thread_begins(FLUSH_OWN_UPLOADER);
     store_release(&uploader_thread, THREAD_RUNNING);
     uploader_run();
-    store_release(&uploader_thread, THREAD_NONE);
-    return NULL;
+    return ends(&uploader_thread);
 }
 
 static void need_uploader(void)
 {
-    if (load_acquire(&pausing) || !begins(&uploader_thread))
+    if (!begins(&uploader_thread))
         return;
-    uploader_resume();
     int error = own_thread_create(uploader_main);
     if (error) {
-        store_release(&uploader_thread, THREAD_NONE);
+        is_none(&uploader_thread);
         log_warn("no uploader thread (error %d), tried again after the next period", -error);
     }
 }
@@ -115,20 +154,20 @@ static void rescan_if_stale(uint64_t now)
         log_warn("the list of loaded objects is not up to date (error %d)", -error);
 }
 
+/* A thread that libc does not know may not take the loader's lock: one of the app's does it. */
+static void rescan_by_agent_thread(uint64_t now)
+{
+    if (!own_thread_is_known_to_libc() && load_relaxed(&modules_stale))
+        moment_set_due_now();
+    else
+        rescan_if_stale(now);
+}
+
 static void flush_period(void)
 {
     thread_scan(flush_is_own_thread, adopted, gone);
-    if (flush_window(false) > 0)
+    if (flush_window(false) > 0 || !uploader_is_done())
         need_uploader();
-}
-
-/* The uploader's thread ends; what it could not write in a last try is counted as lost. */
-static void end_uploader(uint64_t deadline_ns)
-{
-    if (load_acquire(&uploader_thread) == THREAD_NONE)
-        return;
-    uploader_finish();
-    (void)!uploader_wait_done(deadline_ns);
 }
 
 static void *agent_main(void *unused)
@@ -139,29 +178,25 @@ static void *agent_main(void *unused)
     store_release(&agent_thread, THREAD_RUNNING);
     uint64_t next_flush_ns = period_end();
     for (;;) {
+        uint32_t news = load_acquire(&bell);
         uint32_t asked = load_acquire(&wanted);
         uint64_t now = clock_monotonic_ns();
-        rescan_if_stale(now);
+        rescan_by_agent_thread(now);
         if (asked != load_relaxed(&served)) {
             bool is_end = asked & 1;
-            bool is_pause = !is_end && load_acquire(&pausing);
-            if (is_pause) {
-                end_uploader(load_relaxed(&request_deadline_ns));
-                flush_own_threads_end();
-                store_release(&agent_thread, THREAD_NONE);
-            } else {
-                serve(is_end ? REQUEST_FINISH : REQUEST_FLUSH, load_relaxed(&request_deadline_ns));
-            }
+            serve(is_end ? REQUEST_FINISH : REQUEST_FLUSH, load_relaxed(&request_deadline_ns));
             store_release(&served, asked);
             sys_futex_wake(&served, INT32_MAX);
-            if (is_end || is_pause)
-                return NULL;
+            if (is_end)
+                return ends(&agent_thread);
+        } else if (is_paused()) {
+            return ends(&agent_thread);
         } else if (now >= next_flush_ns) {
             flush_period();
             /* Missed periods are skipped, not made up. */
             next_flush_ns = clock_monotonic_ns() + options.period_ns;
         } else {
-            sys_futex_wait(&wanted, asked, MIN_OF(next_flush_ns, now + rescan_every_ns));
+            sys_futex_wait(&bell, news, MIN_OF(next_flush_ns, now + rescan_every_ns));
         }
     }
 }
@@ -169,13 +204,18 @@ static void *agent_main(void *unused)
 /* Makes the agent's thread if there is none. 0, or a negative errno. */
 static int need_agent_thread(void)
 {
-    if (load_acquire(&pausing))
-        return -EAGAIN;
-    if (!begins(&agent_thread))
-        return 0;
-    int error = own_thread_create(agent_main);
-    if (error)
-        store_release(&agent_thread, THREAD_NONE);
+    /* A handler in between that begins a pause would wait for the frame under it. */
+    const uint64_t all = ~(uint64_t)0;
+    uint64_t mask;
+    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof(mask));
+    int error = 0;
+    if (begins(&agent_thread))
+        error = own_thread_create(agent_main);
+    else if (is_paused())
+        error = -EBUSY;
+    if (error && error != -EBUSY)
+        is_none(&agent_thread);
+    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
     return error;
 }
 
@@ -194,12 +234,14 @@ static void on_moment(void)
     uint64_t now = clock_monotonic_ns();
     rescan_if_stale(now);
     uint64_t due = UINT64_MAX;
-    if (load_acquire(&agent_thread) == THREAD_NONE) {
+    if (is_paused()) {
+        due = now + look_again_ns;
+    } else if (load_acquire(&agent_thread) == THREAD_NONE) {
         due = period_end();
         if (now >= due || is_early) {
             int error = recorder_has_samples() || is_early ? need_agent_thread() : 0;
             due = now + retry_ns;
-            if (error && !exchange_acq_rel(&said_no_thread, 1))
+            if (error && error != -EBUSY && !exchange_acq_rel(&said_no_thread, 1))
                 log_warn("no thread of the agent (error %d): profiles are written at exit", -error);
         }
     }
@@ -253,52 +295,33 @@ static bool stack_allows_thread(void)
            has_stack_room();
 }
 
-static void ask_thread(enum request asked, uint64_t deadline_ns)
+static void ask(enum request asked, uint64_t deadline_ns)
 {
+    bool has_thread = load_acquire(&agent_thread) != THREAD_NONE ||
+                      (stack_allows_thread() && need_agent_thread() == 0);
+    if (!has_thread) {
+        serve(asked, deadline_ns);
+        return;
+    }
     store_relaxed(&request_deadline_ns, deadline_ns);
     uint32_t ticket = __atomic_add_fetch(&wanted, (uint32_t)asked, __ATOMIC_RELEASE);
-    sys_futex_wake(&wanted, 1);
+    ring();
     for (;;) {
         uint32_t seen = load_acquire(&served);
         if ((int32_t)(seen - ticket) >= 0)
             return;
-        if (clock_monotonic_ns() >= deadline_ns) {
+        uint64_t now = clock_monotonic_ns();
+        if (now >= deadline_ns) {
             log_error("profiles could not be written in time: given up");
             return;
         }
-        sys_futex_wait(&served, seen, deadline_ns);
+        if (load_acquire(&agent_thread) == THREAD_NONE) {
+            serve(asked, deadline_ns);
+            return;
+        }
+        sys_futex_wait(&served, seen,
+                       is_paused() ? MIN_OF(deadline_ns, now + look_again_ns) : deadline_ns);
     }
-}
-
-static void ask(enum request asked, uint64_t deadline_ns)
-{
-    if (load_acquire(&agent_thread) != THREAD_NONE ||
-        (stack_allows_thread() && need_agent_thread() == 0))
-        ask_thread(asked, deadline_ns);
-    else
-        serve(asked, deadline_ns);
-}
-
-void agent_thread_wait_gone(uint64_t deadline_ns)
-{
-    static const struct timespec pause = {0, 200000};
-    while (flush_has_own_thread() && clock_monotonic_ns() < deadline_ns)
-        sys_call2(SYS_nanosleep, &pause, NULL);
-}
-
-void agent_thread_pause(uint64_t deadline_ns)
-{
-    add_relaxed(&pausing, 1);
-    if (load_acquire(&agent_thread) != THREAD_NONE) {
-        ask_thread(REQUEST_FLUSH, deadline_ns);
-        agent_thread_wait_gone(deadline_ns);
-    }
-}
-
-void agent_thread_go_on(void)
-{
-    add_relaxed(&pausing, (uint32_t)-1);
-    moment_set_due_now();
 }
 
 void agent_thread_flush(uint64_t deadline_ns)
@@ -318,19 +341,65 @@ static void say_where(void)
 
 void agent_thread_finish(uint64_t deadline_ns)
 {
-    if (load_acquire(&agent_thread) == THREAD_NONE && !flush_is_due_at_end())
+    if (load_acquire(&agent_thread) == THREAD_NONE && !flush_is_due_at_end() && uploader_is_done())
         return;
     ask(REQUEST_FINISH, deadline_ns);
     say_where();
 }
 
+/* ---- pauses ---- */
+
+static bool is_there(const uint32_t *thread)
+{
+    return __atomic_load_n(thread, __ATOMIC_SEQ_CST) != THREAD_NONE;
+}
+
+/* True when it has ended. */
+static bool wait_ended(const uint32_t *thread, uint64_t deadline_ns)
+{
+    uint32_t seen;
+    while ((seen = __atomic_load_n(thread, __ATOMIC_SEQ_CST)) != THREAD_NONE)
+        if (sys_futex_wait(thread, seen, deadline_ns) == -ETIMEDOUT)
+            return false;
+    return true;
+}
+
+void agent_thread_wait_gone(uint64_t deadline_ns)
+{
+    static const struct timespec pause = {0, 200000};
+    while (flush_has_own_thread() && clock_monotonic_ns() < deadline_ns)
+        sys_call2(SYS_nanosleep, &pause, NULL);
+}
+
+void agent_thread_pause(uint64_t deadline_ns)
+{
+    __atomic_fetch_add(&pauses, 1, __ATOMIC_SEQ_CST);
+    if (!is_there(&agent_thread) && !is_there(&uploader_thread))
+        return;
+    ring();
+    bool ended = wait_ended(&agent_thread, deadline_ns);
+    uploader_pause(true);
+    ended &= wait_ended(&uploader_thread, deadline_ns);
+    uploader_pause(false);
+    if (ended)
+        raw_threads_wait_ended();
+    /* The kernel counts a thread a little longer than it uses its memory. */
+    agent_thread_wait_gone(deadline_ns ? deadline_ns : clock_monotonic_ns() + NS_PER_SEC);
+}
+
+void agent_thread_go_on(void)
+{
+    if (__atomic_sub_fetch(&pauses, 1, __ATOMIC_SEQ_CST) == 0)
+        store_relaxed(&moment_due_ns, is_early ? 0 : period_end());
+}
+
 void agent_thread_reset_in_child(void)
 {
+    pauses = 0;
     agent_thread = THREAD_NONE;
     uploader_thread = THREAD_NONE;
     wanted = 0;
     served = 0;
-    pausing = 0;
     said_no_thread = 0;
     next_rescan_ns = 0;
     store_relaxed(&moment_due_ns, is_early ? 0 : period_end());

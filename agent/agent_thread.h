@@ -11,9 +11,11 @@
  *     frames of libc in the middle: exit from a handler that interrupted malloc, say), the
  *     calling thread does the work itself: nothing in it needs a lock of libc or memory of
  *     malloc.
- *  4. Around a call that the kernel refuses to a process with several threads (unshare, setns),
- *     agent_thread_pause ends both; they are born again when there is work. `pausing` counts the
- *     calls under way: while it is not 0 nobody is born.
+ *  4. Around a call that the kernel refuses to a process with several threads (unshare, setns), or
+ *     that libc makes in all threads that it knows (setuid and its kin), agent_thread_pause ends
+ *     both; they are born again when there is work. `pauses` counts the calls under way: while it
+ *     is not 0 nobody is born. Who pauses adds to it and then looks at the threads' states, who
+ *     makes one sets the state and then looks at `pauses`.
  *  Race that remains: a flush that is asked for while the periodic one runs is served by a
  *  second one right after. Harmless.
  *
@@ -36,8 +38,10 @@ void agent_thread_start(void (*adopted)(struct thread_slot *), void (*gone)(stru
 void agent_thread_flush(uint64_t deadline_ns);
 /* The last flush; says in the log what could not be done. INIT. */
 void agent_thread_finish(uint64_t deadline_ns);
-/* Ends our threads, which they have done when this returns, or the CLOCK_MONOTONIC deadline is
- * reached; none is born until agent_thread_go_on. What is recorded stays. THR. */
+/* Ends our threads, which they have done when this returns, or the CLOCK_MONOTONIC deadline (0:
+ * none) is reached; none is born until agent_thread_go_on. What is recorded and queued stays; the
+ * app's first moment after the period makes them again. May be called by several threads. THR, SIG.
+ */
 void agent_thread_pause(uint64_t deadline_ns);
 void agent_thread_go_on(void);
 /* Waits until the kernel knows none of our threads any more, or the deadline. THR. */

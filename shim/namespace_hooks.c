@@ -11,7 +11,7 @@ EXPORT int unshare(int flags)
         errno = ENOSYS;
         return -1;
     }
-    bool paused = agent_pause();
+    bool paused = agent_pause(false);
     int result = next.unshare(flags);
     agent_go_on(paused);
     return result;
@@ -23,7 +23,7 @@ EXPORT int setns(int fd, int kind)
         errno = ENOSYS;
         return -1;
     }
-    bool paused = agent_pause();
+    bool paused = agent_pause(false);
     int result = next.setns(fd, kind);
     agent_go_on(paused);
     return result;

@@ -15,95 +15,21 @@
 #include "agent/base/sys.h"
 #include "agent/flush.h"
 #include "agent/thread/moment.h"
+#include "agent/thread/own_thread.h"
 #include "agent/thread/thread_context.h"
 #include "agent/unwind/modules.h"
-#include "test/demand.h"
 #include "test/flush_fixture.h"
 #include "test/next_libc.h"
 #include "test/own_log.h"
+#include "test/own_threads_fixture.h"
 #include "test/temp_folder.h"
-
-static int (*libc_create)(void *, const void *, void *(*)(void *), void *);
-static uint32_t made;
-static int create_error;
-
-static int count_create(void *thread, const void *attributes, void *(*routine)(void *),
-                        void *argument)
-{
-    if (create_error)
-        return create_error;
-    add_relaxed(&made, 1);
-    return libc_create(thread, attributes, routine, argument);
-}
-
-static void on_gone(struct thread_slot *slot)
-{
-    (void)slot;
-}
-
-static void on_adopted(struct thread_slot *slot)
-{
-    (void)slot;
-}
-
-static uint32_t hangs, hanging;
-
-static void hang(void)
-{
-    const struct timespec pause = {0, NS_PER_MS};
-    store_release(&hanging, 1);
-    while (load_acquire(&hangs))
-        sys_raw6(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
-}
-
-/* Only writes of the agent's own threads: the log is another file. Mappings stay for ever:
- * ThreadSanitizer does not see them go, and would take an address that is used again for a race. */
-static bool answer(long number, const long args[6], long *result)
-{
-    (void)args;
-    if (number == SYS_write && thread_tls.internal && load_acquire(&hangs))
-        hang();
-    *result = 0;
-    return number == SYS_munmap;
-}
-
-static void setup(void)
-{
-    flush_fixture_start();
-    libc_create = next.pthread_create;
-    next.pthread_create = count_create;
-    options.period_ns = 3600 * NS_PER_SEC;
-    sys_override = answer;
-    ck_assert_ptr_nonnull(thread_attach((uintptr_t)__builtin_frame_address(0) + 65536, 0));
-    agent_thread_start(on_adopted, on_gone, false);
-}
-
-static void teardown(void)
-{
-    temp_folder_remove(flush_folder);
-}
-
-static uint64_t in_ms(uint64_t ms)
-{
-    return clock_monotonic_ns() + ms * NS_PER_MS;
-}
-
-/* Sum of what is in files now, without writing anything. */
-static int64_t written(void)
-{
-    struct profile profile = {0};
-    profile_load(&profile, flush_folder, "cpu", getpid());
-    int64_t total = profile_self(&profile, CPU_NS, "flush_site");
-    profile_free(&profile);
-    return total;
-}
 
 /* ---- the end ---- */
 
 START_TEST(without_samples_the_end_does_nothing)
 {
-    agent_thread_finish(in_ms(3000));
-    ck_assert_uint_eq(made, 0);
+    agent_thread_finish(own_in_ms(3000));
+    ck_assert_uint_eq(own.made, 0);
     ck_assert_int_eq(count_files(flush_folder), 0);
 }
 END_TEST
@@ -112,9 +38,9 @@ START_TEST(at_the_end_a_thread_writes_what_is_left)
 {
     flush_add_sample(RECORD_CPU, 100);
     flush_add_sample(RECORD_ALLOC, 7);
-    agent_thread_finish(in_ms(8000));
-    ck_assert_uint_eq(made, 1); /* it does the uploader's work too */
-    ck_assert_int_eq(written(), 100);
+    agent_thread_finish(own_in_ms(8000));
+    ck_assert_uint_eq(own.made, 1); /* it does the uploader's work too */
+    ck_assert_int_eq(own_written(), 100);
     ck_assert_int_eq(count_files(flush_folder), 2);
 }
 END_TEST
@@ -122,18 +48,18 @@ END_TEST
 static void check_written_by_this_thread(void)
 {
     flush_add_sample(RECORD_CPU, 100);
-    uint64_t deadline = in_ms(8000);
+    uint64_t deadline = own_in_ms(8000);
     agent_thread_finish(deadline);
     ck_assert_uint_lt(clock_monotonic_ns(), deadline);
-    ck_assert_uint_eq(made, 0);
-    ck_assert_int_eq(written(), 100);
+    ck_assert_uint_eq(own.made, 0);
+    ck_assert_int_eq(own_written(), 100);
     ck_assert_uint_eq(thread_tls.inside, 0);
     ck_assert_uint_eq(thread_tls.slot->guard & 1, 0);
 }
 
 START_TEST(where_no_thread_can_be_made_the_calling_one_writes)
 {
-    create_error = EAGAIN;
+    own.create_error = EAGAIN;
     check_written_by_this_thread();
 }
 END_TEST
@@ -150,9 +76,9 @@ START_TEST(a_thread_without_a_slot_writes_itself)
     /* Its stack cannot be walked, so pthread_create might meet a lock that it holds. */
     thread_leave();
     flush_add_sample(RECORD_CPU, 100);
-    agent_thread_finish(in_ms(8000));
-    ck_assert_uint_eq(made, 0);
-    ck_assert_int_eq(written(), 100);
+    agent_thread_finish(own_in_ms(8000));
+    ck_assert_uint_eq(own.made, 0);
+    ck_assert_int_eq(own_written(), 100);
 }
 END_TEST
 
@@ -160,7 +86,7 @@ END_TEST
 static int finish_in_comparison(const void *a, const void *b)
 {
     if (flush_is_due_at_end())
-        agent_thread_finish(in_ms(8000));
+        agent_thread_finish(own_in_ms(8000));
     return *(const int *)a - *(const int *)b;
 }
 
@@ -171,8 +97,8 @@ START_TEST(in_the_middle_of_libc_no_thread_is_made)
     flush_add_sample(RECORD_CPU, 100);
     ck_assert_ptr_eq(lfind(&numbers[2], numbers, &count, sizeof(numbers[0]), finish_in_comparison),
                      &numbers[2]);
-    ck_assert_uint_eq(made, 0);
-    ck_assert_int_eq(written(), 100);
+    ck_assert_uint_eq(own.made, 0);
+    ck_assert_int_eq(own_written(), 100);
 }
 END_TEST
 
@@ -181,18 +107,18 @@ END_TEST
 START_TEST(a_disk_that_hangs_is_given_up_at_the_deadline)
 {
     own_log_start();
-    store_release(&hangs, 1);
+    store_release(&own.hangs, 1);
     flush_add_sample(RECORD_CPU, 100);
-    uint64_t deadline = in_ms(300);
+    uint64_t deadline = own_in_ms(300);
     agent_thread_finish(deadline);
     uint64_t now = clock_monotonic_ns();
     ck_assert_uint_ge(now, deadline);
     ck_assert_uint_lt(now, deadline + 2 * NS_PER_SEC);
     ck_assert_int_ge(own_log_lines("in time"), 1);
-    ck_assert_int_eq(written(), 0);
+    ck_assert_int_eq(own_written(), 0);
     own_log_remove();
     /* On a busy machine it may be on its way still, and would make the folder anew. */
-    while (!load_acquire(&hanging))
+    while (!load_acquire(&own.hanging))
         sched_yield();
 }
 END_TEST
@@ -203,38 +129,38 @@ START_TEST(a_flush_is_written_when_it_returns)
 {
     for (int i = 1; i <= 3; i++) {
         flush_add_sample(RECORD_CPU, 100);
-        agent_thread_flush(in_ms(8000));
-        ck_assert_int_eq(written(), 100 * i);
+        agent_thread_flush(own_in_ms(8000));
+        ck_assert_int_eq(own_written(), 100 * i);
         ck_assert_int_eq(count_files(flush_folder), i);
     }
-    ck_assert_uint_eq(made, 1);
+    ck_assert_uint_eq(own.made, 1);
     /* Nothing new: no file. */
-    agent_thread_flush(in_ms(8000));
+    agent_thread_flush(own_in_ms(8000));
     ck_assert_int_eq(count_files(flush_folder), 3);
     flush_add_sample(RECORD_CPU, 1000);
-    agent_thread_finish(in_ms(8000));
-    ck_assert_int_eq(written(), 1300);
+    agent_thread_finish(own_in_ms(8000));
+    ck_assert_int_eq(own_written(), 1300);
 }
 END_TEST
 
 START_TEST(flushes_without_a_thread_leave_the_uploader_usable)
 {
-    create_error = EAGAIN;
+    own.create_error = EAGAIN;
     for (int i = 1; i <= 3; i++) {
         flush_add_sample(RECORD_CPU, 100);
-        agent_thread_flush(in_ms(8000));
-        ck_assert_int_eq(written(), 100 * i);
+        agent_thread_flush(own_in_ms(8000));
+        ck_assert_int_eq(own_written(), 100 * i);
     }
-    create_error = 0;
+    own.create_error = 0;
     flush_add_sample(RECORD_CPU, 100);
-    agent_thread_finish(in_ms(8000));
-    ck_assert_int_eq(written(), 400);
+    agent_thread_finish(own_in_ms(8000));
+    ck_assert_int_eq(own_written(), 400);
 }
 END_TEST
 
 static void *flush_in_thread(void *argument)
 {
-    agent_thread_flush(in_ms(20000));
+    agent_thread_flush(own_in_ms(20000));
     return argument;
 }
 
@@ -245,14 +171,14 @@ static bool hang_or_note(long number, const long args[6], long *result)
 {
     if (is_ending && number == SYS_futex && args[3] != 0) /* its wait has a time-out */
         store_release(&end_is_asked_for, 1);
-    return answer(number, args, result);
+    return own_answer(number, args, result);
 }
 
 static void *finish_in_thread(void *argument)
 {
     is_ending = true;
-    agent_thread_finish(in_ms(20000));
-    *(int64_t *)argument = written();
+    agent_thread_finish(own_in_ms(20000));
+    *(int64_t *)argument = own_written();
     return NULL;
 }
 
@@ -261,17 +187,17 @@ START_TEST(the_end_is_not_taken_for_a_flush_that_runs)
     pthread_t flushing, ending;
     int64_t written_at_end = 0;
     sys_override = hang_or_note;
-    store_release(&hangs, 1);
+    store_release(&own.hangs, 1);
     flush_add_sample(RECORD_CPU, 100);
-    agent_thread_flush(in_ms(1)); /* makes the thread, which hangs */
+    agent_thread_flush(own_in_ms(1)); /* makes the thread, which hangs */
     pthread_create(&flushing, NULL, flush_in_thread, NULL);
-    while (!load_acquire(&hanging))
+    while (!load_acquire(&own.hanging))
         ;
     flush_add_sample(RECORD_CPU, 2000);
     pthread_create(&ending, NULL, finish_in_thread, &written_at_end);
     while (!load_acquire(&end_is_asked_for))
         ;
-    store_release(&hangs, 0);
+    store_release(&own.hangs, 0);
     pthread_join(ending, NULL);
     pthread_join(flushing, NULL);
     ck_assert_int_eq(written_at_end, 2100);
@@ -280,39 +206,32 @@ END_TEST
 
 /* ---- periods ---- */
 
-static void wait_for_total(int64_t total)
-{
-    uint64_t limit = in_ms(20000);
-    while (written() < total)
-        demand(clock_monotonic_ns() < limit);
-    ck_assert_int_eq(written(), total);
-}
-
 START_TEST(a_moment_after_the_period_makes_the_threads)
 {
     options.period_ns = 20 * NS_PER_MS;
-    agent_thread_start(on_adopted, on_gone, false);
+    agent_thread_start(own_on_thread, own_on_thread, false);
     ck_assert_uint_eq(moment_due_ns, recorder_window_start_ns() + options.period_ns);
     flush_add_sample(RECORD_CPU, 100);
     while (clock_monotonic_ns() < moment_due_ns)
         ;
     moment_pass();
-    wait_for_total(100);
-    ck_assert_uint_eq(load_relaxed(&made), 2); /* the agent's, and at the first blob the other */
+    own_wait_for_total(100);
+    ck_assert_uint_eq(load_relaxed(&own.made),
+                      2); /* the agent's, and at the first blob the other */
     flush_add_sample(RECORD_CPU, 1000);
-    wait_for_total(1100);
-    agent_thread_finish(in_ms(8000));
-    ck_assert_uint_eq(load_relaxed(&made), 2);
-    ck_assert_int_eq(written(), 1100);
+    own_wait_for_total(1100);
+    agent_thread_finish(own_in_ms(8000));
+    ck_assert_uint_eq(load_relaxed(&own.made), 2);
+    ck_assert_int_eq(own_written(), 1100);
 }
 END_TEST
 
 START_TEST(without_samples_no_thread_is_made)
 {
     options.period_ns = 1;
-    agent_thread_start(on_adopted, on_gone, false);
+    agent_thread_start(own_on_thread, own_on_thread, false);
     moment_pass();
-    ck_assert_uint_eq(made, 0);
+    ck_assert_uint_eq(own.made, 0);
     /* Not asked again at each moment. */
     ck_assert_uint_gt(moment_due_ns, clock_monotonic_ns() + 5 * NS_PER_SEC);
     ck_assert_uint_lt(moment_due_ns, clock_monotonic_ns() + 11 * NS_PER_SEC);
@@ -323,38 +242,38 @@ START_TEST(an_early_thread_is_made_at_the_first_moment)
 {
     /* Unless it would never have work. */
     options.period_ns = _i ? 0 : 3600 * NS_PER_SEC;
-    agent_thread_start(on_adopted, on_gone, true);
+    agent_thread_start(own_on_thread, own_on_thread, true);
     moment_pass();
     moment_pass();
-    ck_assert_uint_eq(load_relaxed(&made), _i ? 0 : 1);
+    ck_assert_uint_eq(load_relaxed(&own.made), _i ? 0 : 1);
     flush_add_sample(RECORD_CPU, 100);
-    agent_thread_finish(in_ms(8000));
-    ck_assert_uint_eq(load_relaxed(&made), 1);
-    ck_assert_int_eq(written(), 100);
+    agent_thread_finish(own_in_ms(8000));
+    ck_assert_uint_eq(load_relaxed(&own.made), 1);
+    ck_assert_int_eq(own_written(), 100);
 }
 END_TEST
 
 START_TEST(a_period_of_zero_is_never_over)
 {
     options.period_ns = 0;
-    agent_thread_start(on_adopted, on_gone, false);
+    agent_thread_start(own_on_thread, own_on_thread, false);
     flush_add_sample(RECORD_CPU, 100);
     ck_assert_uint_eq(moment_due_ns, UINT64_MAX);
     moment_set_due_now();
     moment_pass();
-    ck_assert_uint_eq(made, 0);
+    ck_assert_uint_eq(own.made, 0);
     ck_assert_uint_eq(moment_due_ns, UINT64_MAX);
-    agent_thread_finish(in_ms(8000));
-    ck_assert_int_eq(written(), 100);
+    agent_thread_finish(own_in_ms(8000));
+    ck_assert_int_eq(own_written(), 100);
 }
 END_TEST
 
 START_TEST(a_thread_that_cannot_be_made_is_said_once_and_tried_again)
 {
     own_log_start();
-    create_error = EAGAIN;
+    own.create_error = EAGAIN;
     options.period_ns = 1;
-    agent_thread_start(on_adopted, on_gone, false);
+    agent_thread_start(own_on_thread, own_on_thread, false);
     flush_add_sample(RECORD_CPU, 100);
     for (int i = 0; i < 3; i++) {
         moment_set_due_now();
@@ -362,12 +281,12 @@ START_TEST(a_thread_that_cannot_be_made_is_said_once_and_tried_again)
         ck_assert_uint_gt(moment_due_ns, clock_monotonic_ns() + 5 * NS_PER_SEC);
     }
     ck_assert_int_eq(own_log_lines("no thread of the agent (error 11)"), 1);
-    create_error = 0;
+    own.create_error = 0;
     moment_set_due_now();
     moment_pass();
-    ck_assert_uint_ge(load_relaxed(&made), 1);
-    agent_thread_finish(in_ms(8000));
-    ck_assert_int_eq(written(), 100);
+    ck_assert_uint_ge(load_relaxed(&own.made), 1);
+    agent_thread_finish(own_in_ms(8000));
+    ck_assert_int_eq(own_written(), 100);
     own_log_remove();
 }
 END_TEST
@@ -384,7 +303,7 @@ START_TEST(a_moment_rescans_objects_that_are_not_known)
     moment_pass();
     ck_assert_uint_eq(modules_stale, 1);
     ck_assert_uint_le(moment_due_ns, clock_monotonic_ns() + NS_PER_SEC);
-    ck_assert_uint_eq(made, 0);
+    ck_assert_uint_eq(own.made, 0);
 }
 END_TEST
 
@@ -405,19 +324,19 @@ static void finish_in_child(void)
     uploader_reset_in_child(getpid());
     agent_thread_reset_in_child();
     ck_assert_uint_eq(moment_due_ns, recorder_window_start_ns() + options.period_ns);
-    made = 0;
-    agent_thread_finish(in_ms(8000));
-    ck_assert_uint_eq(made, 0);
+    own.made = 0;
+    agent_thread_finish(own_in_ms(8000));
+    ck_assert_uint_eq(own.made, 0);
     flush_add_sample(RECORD_CPU, 5);
-    agent_thread_finish(in_ms(8000));
-    ck_assert_uint_eq(made, 1);
-    ck_assert_int_eq(written(), 5);
+    agent_thread_finish(own_in_ms(8000));
+    ck_assert_uint_eq(own.made, 1);
+    ck_assert_int_eq(own_written(), 5);
 }
 
 START_TEST(a_fork_child_makes_threads_of_its_own)
 {
     flush_add_sample(RECORD_CPU, 100);
-    agent_thread_flush(in_ms(8000));
+    agent_thread_flush(own_in_ms(8000));
     pid_t child = fork();
     if (child == 0) {
         finish_in_child();
@@ -426,8 +345,8 @@ START_TEST(a_fork_child_makes_threads_of_its_own)
     int status;
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert_int_eq(status, 0);
-    agent_thread_finish(in_ms(8000));
-    ck_assert_int_eq(written(), 100);
+    agent_thread_finish(own_in_ms(8000));
+    ck_assert_int_eq(own_written(), 100);
 }
 END_TEST
 
@@ -436,25 +355,26 @@ Suite *suite(void)
     Suite *suite = suite_create("agent_thread");
     TCase *end = tcase_create("end");
     tcase_set_timeout(end, 60);
-    tcase_add_checked_fixture(end, setup, teardown);
+    tcase_add_checked_fixture(end, own_threads_setup, own_threads_teardown);
     tcase_add_test(end, without_samples_the_end_does_nothing);
     tcase_add_test(end, at_the_end_a_thread_writes_what_is_left);
     tcase_add_test(end, where_no_thread_can_be_made_the_calling_one_writes);
-    tcase_add_test(end, where_libc_has_no_threads_the_calling_one_writes);
+    if (own_thread_is_known_to_libc())
+        tcase_add_test(end, where_libc_has_no_threads_the_calling_one_writes);
     tcase_add_test(end, a_thread_without_a_slot_writes_itself);
     tcase_add_test(end, in_the_middle_of_libc_no_thread_is_made);
     tcase_add_test(end, a_disk_that_hangs_is_given_up_at_the_deadline);
     suite_add_tcase(suite, end);
     TCase *requests = tcase_create("requests");
     tcase_set_timeout(requests, 60);
-    tcase_add_checked_fixture(requests, setup, teardown);
+    tcase_add_checked_fixture(requests, own_threads_setup, own_threads_teardown);
     tcase_add_test(requests, a_flush_is_written_when_it_returns);
     tcase_add_test(requests, flushes_without_a_thread_leave_the_uploader_usable);
     tcase_add_test(requests, the_end_is_not_taken_for_a_flush_that_runs);
     suite_add_tcase(suite, requests);
     TCase *periods = tcase_create("periods");
     tcase_set_timeout(periods, 60);
-    tcase_add_checked_fixture(periods, setup, teardown);
+    tcase_add_checked_fixture(periods, own_threads_setup, own_threads_teardown);
     tcase_add_test(periods, a_moment_after_the_period_makes_the_threads);
     tcase_add_test(periods, without_samples_no_thread_is_made);
     tcase_add_loop_test(periods, an_early_thread_is_made_at_the_first_moment, 0, 2);

@@ -207,6 +207,16 @@ START_TEST(a_detached_thread_fetches_the_apps_descriptor)
 }
 END_TEST
 
+START_TEST(detached_threads_may_come_and_go)
+{
+    log_start(LOG_WARN, NULL);
+    for (int i = 0; i < 20; i++) {
+        run_detached("from afar");
+        CHECK_WRITTEN("libagent: warn: from afar\n");
+    }
+}
+END_TEST
+
 static long refused_number, refused_with;
 
 static bool refuse(long number, const long args[6], long *result)
@@ -341,6 +351,7 @@ Suite *suite(void)
     tcase_add_test(places, a_log_file_that_cannot_be_opened_is_said_once);
     tcase_add_test(places, a_fifo_without_a_reader_does_not_hold_up);
     tcase_add_test(places, a_detached_thread_fetches_the_apps_descriptor);
+    tcase_add_test(places, detached_threads_may_come_and_go);
     tcase_add_test(places, without_pidfd_lines_wait_for_the_flush);
     tcase_add_test(places, a_detached_thread_spares_the_apps_file_too);
     tcase_add_test(places, a_detached_thread_writes_to_the_log_file);

@@ -3,15 +3,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "agent/base/sys.h"
 #include "agent/thread/own_thread.h"
+#include "agent/thread/raw_thread.h"
 #include "agent/thread/thread_context.h"
 #include "test/next_libc.h"
 
@@ -20,7 +21,8 @@ static struct {
     uint64_t mask;
     char name[16];
     struct thread_tls tls;
-    int detach_state;
+    bool stack_is_guarded;
+    int errno_before;
     int open_descriptors;
     int made_descriptor;
 } found;
@@ -32,16 +34,24 @@ static void wait_for(const uint32_t *word)
         sys_futex_wait(word, 0, 0);
 }
 
+/* A page that nobody may touch lies below, nearer than any mapping that is not this stack. */
+static bool is_guarded(uintptr_t address)
+{
+    uintptr_t lowest = address - 300 * 1024;
+    while (address > lowest && sys_readable(address))
+        address -= 4096;
+    return address > lowest;
+}
+
 static void *look_around(void *unused)
 {
-    pthread_attr_t attributes;
     own_thread_enter("libagent-test");
     sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &found.mask, sizeof(found.mask));
     prctl(PR_GET_NAME, found.name);
     found.tls = thread_tls;
-    pthread_getattr_np(pthread_self(), &attributes);
-    pthread_attr_getdetachstate(&attributes, &found.detach_state);
-    pthread_attr_destroy(&attributes);
+    found.stack_is_guarded = is_guarded((uintptr_t)__builtin_frame_address(0));
+    found.errno_before = errno;
+    errno = ERANGE;
     for (int fd = 0; fd < 1024; fd++)
         found.open_descriptors += fcntl(fd, F_GETFD) >= 0;
     found.made_descriptor = sys_open("/dev/null", O_RDONLY, 0);
@@ -54,8 +64,11 @@ static void *look_around(void *unused)
 static void start_and_wait(void)
 {
     next_from_libc();
+    thread_tls.bytes_until_sample = 12345;
+    errno = EDOM;
     ck_assert_int_eq(own_thread_create(look_around), 0);
     wait_for(&is_there);
+    ck_assert_int_eq(errno, EDOM);
 }
 
 START_TEST(it_is_marked_and_named)
@@ -65,13 +78,15 @@ START_TEST(it_is_marked_and_named)
     ck_assert_uint_ne(found.tls.inside, 0);
     ck_assert_ptr_null(found.tls.slot);
     ck_assert_str_eq(found.name, "libagent-test");
-    ck_assert_int_eq(found.detach_state, PTHREAD_CREATE_DETACHED);
+    ck_assert_int_eq(found.tls.bytes_until_sample, 0);
+    ck_assert_int_eq(found.errno_before, 0);
+    ck_assert(found.stack_is_guarded);
     ck_assert_uint_eq(thread_tls.internal, 0);
     ck_assert_uint_eq(thread_tls.inside, 0);
 }
 END_TEST
 
-START_TEST(it_blocks_all_signals_but_those_inside_libc)
+START_TEST(it_blocks_all_signals_but_those_that_libc_sends_it)
 {
     sigset_t before, after;
     sigemptyset(&before);
@@ -80,7 +95,8 @@ START_TEST(it_blocks_all_signals_but_those_inside_libc)
     start_and_wait();
     const uint64_t never_blocked = 1ull << (SIGKILL - 1) | 1ull << (SIGSTOP - 1);
     const uint64_t of_libc = 1ull << (32 - 1) | 1ull << (33 - 1);
-    ck_assert_uint_eq(found.mask, ~(never_blocked | of_libc));
+    uint64_t sent_by_libc = own_thread_is_known_to_libc() ? of_libc : 0;
+    ck_assert_uint_eq(found.mask, ~(never_blocked | sent_by_libc));
     /* The creator's own mask is what it was. */
     pthread_sigmask(SIG_BLOCK, NULL, &after);
     for (int i = 1; i < 32; i++)
@@ -88,10 +104,10 @@ START_TEST(it_blocks_all_signals_but_those_inside_libc)
 }
 END_TEST
 
-START_TEST(setuid_reaches_it)
+START_TEST(setuid_is_not_held_up)
 {
     start_and_wait();
-    /* libc signals every thread and waits for each. */
+    /* libc signals every thread that it knows and waits for each. */
     ck_assert_int_eq(setuid(getuid()), 0);
 }
 END_TEST
@@ -142,16 +158,30 @@ static int refuse(void *thread, const void *attributes, void *(*routine)(void *)
     return EAGAIN;
 }
 
+static bool refuse_clone(long number, const long args[6], long *result)
+{
+    (void)args;
+    *result = -EAGAIN;
+    if (number == SYS_clone)
+        ck_assert_uint_eq(thread_tls.inside, 1);
+    return number == SYS_clone;
+}
+
 START_TEST(a_refused_thread_is_an_error)
 {
     sigset_t before, after;
     next_from_libc();
     next.pthread_create = refuse;
+    sys_override = refuse_clone;
     pthread_sigmask(SIG_BLOCK, NULL, &before);
     ck_assert_int_eq(own_thread_create(look_around), -EAGAIN);
     pthread_sigmask(SIG_BLOCK, NULL, &after);
     ck_assert_mem_eq(&before, &after, sizeof(uint64_t));
     ck_assert_uint_eq(thread_tls.inside, 0);
+    /* It leaves nothing behind that stands in the way of the next. */
+    sys_override = NULL;
+    next_from_libc();
+    start_and_wait();
 }
 END_TEST
 
@@ -172,18 +202,83 @@ START_TEST(without_functions_of_libc_there_is_no_thread)
 }
 END_TEST
 
+/* ---- threads that libc does not know ---- */
+
+/* glibc 2.32 and later. */
+extern char single_threaded __asm__("__libc_single_threaded") __attribute__((weak));
+
+START_TEST(libc_takes_the_process_for_single_threaded)
+{
+    ck_assert(!&single_threaded || single_threaded);
+    start_and_wait();
+    ck_assert(!&single_threaded || single_threaded);
+}
+END_TEST
+
+static uintptr_t stack_of_last;
+
+static void *end_at_once(void *unused)
+{
+    char here;
+    store_release(&stack_of_last, (uintptr_t)&here);
+    return unused;
+}
+
+START_TEST(memory_is_used_again_when_a_thread_has_ended)
+{
+    uintptr_t first = 0;
+    next_from_libc();
+    for (int i = 0; i < 100; i++) {
+        ck_assert_int_eq(own_thread_create(end_at_once), 0);
+        raw_threads_wait_ended();
+        if (i == 0)
+            first = stack_of_last;
+        ck_assert_uint_eq(stack_of_last, first);
+    }
+    /* With two alive there is no memory for a third. */
+    start_and_wait();
+    ck_assert_int_eq(own_thread_create(look_around), 0);
+    ck_assert_int_eq(own_thread_create(look_around), -EAGAIN);
+}
+END_TEST
+
+START_TEST(a_fork_child_has_room_for_threads_of_its_own)
+{
+    start_and_wait();
+    ck_assert_int_eq(own_thread_create(look_around), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        is_there = 0;
+        for (int i = 0; i < 2; i++)
+            if (own_thread_create(look_around) != 0)
+                _exit(1);
+        wait_for(&is_there);
+        _exit(0);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("own_thread");
     TCase *threads = tcase_create("threads");
     tcase_set_timeout(threads, 60);
     tcase_add_test(threads, it_is_marked_and_named);
-    tcase_add_test(threads, it_blocks_all_signals_but_those_inside_libc);
-    tcase_add_test(threads, setuid_reaches_it);
+    tcase_add_test(threads, it_blocks_all_signals_but_those_that_libc_sends_it);
+    tcase_add_test(threads, setuid_is_not_held_up);
     tcase_add_test(threads, it_has_descriptors_of_its_own);
     tcase_add_test(threads, an_old_kernel_leaves_the_descriptors_shared);
     tcase_add_test(threads, a_refused_thread_is_an_error);
-    tcase_add_test(threads, without_functions_of_libc_there_is_no_thread);
+    if (own_thread_is_known_to_libc()) {
+        tcase_add_test(threads, without_functions_of_libc_there_is_no_thread);
+    } else {
+        tcase_add_test(threads, libc_takes_the_process_for_single_threaded);
+        tcase_add_test(threads, memory_is_used_again_when_a_thread_has_ended);
+        tcase_add_test(threads, a_fork_child_has_room_for_threads_of_its_own);
+    }
     suite_add_tcase(suite, threads);
     return suite;
 }

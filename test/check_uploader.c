@@ -215,6 +215,21 @@ END_TEST
 
 /* The run loop stands still in the middle of compression, then of a write; if submit waited for
  * it, this would not end. */
+START_TEST(a_pause_keeps_what_is_queued)
+{
+    make_output_possible();
+    submit_blob(0);
+    uploader_pause(true);
+    submit_blob(1);
+    uploader_run();
+    ck_assert_str_eq(watch.order, "");
+    ck_assert(!uploader_is_done());
+    uploader_pause(false);
+    run_to_the_end();
+    assert_blobs_written(0, 1);
+}
+END_TEST
+
 START_TEST(submit_never_waits_for_work)
 {
     make_output_possible();
@@ -358,6 +373,7 @@ Suite *suite(void)
     tcase_add_test(all, finish_drains);
     tcase_add_test(all, waiting_ends_at_the_deadline);
     tcase_add_test(all, goes_on_after_an_end_that_was_none);
+    tcase_add_test(all, a_pause_keeps_what_is_queued);
     tcase_add_loop_test(all, submit_never_waits_for_work, 0, 2);
     tcase_add_test(all, many_submit_while_it_runs);
     tcase_add_loop_test(all, fork_child_begins_anew, 0, 2);

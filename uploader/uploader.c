@@ -48,6 +48,7 @@ static struct {
     bool stuck;        /* the first of the queue has failed and waits for its next try */
     uint32_t stuck_at; /* `submitted` before it was tried */
     bool finishing;    /* uploader_finish was called */
+    bool pausing;      /* the loop ends, blobs stay */
     bool ended;        /* uploader_run has returned since, and no blob came after */
     uint32_t files_written;
     struct last_file last[FAMILIES];
@@ -242,7 +243,10 @@ static enum step next_step(void)
 {
     enum step step;
     lock_acquire(&state.lock);
-    if (state.count > 0) {
+    if (state.pausing) {
+        state.busy = false;
+        step = STEP_END;
+    } else if (state.count > 0) {
         state.work = take_first();
         state.busy = true;
         state.stuck = false;
@@ -307,6 +311,14 @@ void uploader_finish(void)
     bump(&state.submitted);
 }
 
+void uploader_pause(bool pausing)
+{
+    lock_acquire(&state.lock);
+    state.pausing = pausing;
+    lock_release(&state.lock);
+    bump(&state.submitted);
+}
+
 void uploader_resume(void)
 {
     lock_acquire(&state.lock);
@@ -323,6 +335,14 @@ static bool is_done_locked(void)
 static bool is_stuck_locked(void)
 {
     return state.stuck && state.stuck_at == load_acquire(&state.submitted);
+}
+
+bool uploader_is_done(void)
+{
+    lock_acquire(&state.lock);
+    bool done = is_done_locked();
+    lock_release(&state.lock);
+    return done;
 }
 
 int uploader_wait_done(uint64_t deadline_ns)
@@ -376,7 +396,7 @@ void uploader_reset_in_child(int pid)
     memset(state.last, 0, sizeof state.last);
     state.first = state.count = 0;
     state.files_written = 0;
-    state.busy = state.stuck = state.finishing = state.ended = false;
+    state.busy = state.stuck = state.finishing = state.ended = state.pausing = false;
     in_failure = said_hopeless = said_unlisted = false;
     lost_at_end = 0;
     backend.pid = pid;

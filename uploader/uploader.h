@@ -18,6 +18,7 @@
 #ifndef LIBAGENT_UPLOADER_H
 #define LIBAGENT_UPLOADER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -51,9 +52,13 @@ void uploader_run(void);
 void uploader_finish(void);
 /* After a finish that was not the end (exec failed): uploader_run may be called again. */
 void uploader_resume(void);
-/* Waits until uploader_run has returned after uploader_finish, or nothing is queued, at most until
- * the CLOCK_MONOTONIC deadline: 0 or -ETIMEDOUT; or -EAGAIN at once when all that is left has
- * failed since the last submit (a full disk: more waiting would be in vain). */
+/* True: the run loop is to end with the file in hand, and what is queued stays. False: it may be
+ * called again. */
+void uploader_pause(bool pausing);
+/* True once uploader_run has returned after uploader_finish, or nothing is queued. */
+bool uploader_is_done(void);
+/* Waits for that until the CLOCK_MONOTONIC deadline: 0 or -ETIMEDOUT; or -EAGAIN at once when all
+ * that is left has failed since the last submit (a full disk: more waiting would be in vain). */
 int uploader_wait_done(uint64_t deadline_ns) MUST_USE;
 /* Files written so far, and the path of the last one of each family joined by spaces, for the
  * line at exit. Returns the number of files. */

@@ -300,10 +300,13 @@ void log_thread_is_detached(void)
 {
     uint32_t tid = (uint32_t)sys_tid();
     for (int i = 0; i < DETACHED_MAX; i++) {
-        uint32_t expected = 0;
-        if (load_relaxed(&detached_tids[i]) == tid ||
-            __atomic_compare_exchange_n(&detached_tids[i], &expected, tid, false, __ATOMIC_RELAXED,
-                                        __ATOMIC_RELAXED))
+        uint32_t expected = load_relaxed(&detached_tids[i]);
+        /* The place of one that has ended is free. */
+        bool is_free = expected == 0 || sys_call3(SYS_tgkill, sys_pid(), expected, 0) != 0;
+        if (expected == tid)
+            return;
+        if (is_free && __atomic_compare_exchange_n(&detached_tids[i], &expected, tid, false,
+                                                   __ATOMIC_RELAXED, __ATOMIC_RELAXED))
             return;
     }
 }

@@ -10,6 +10,7 @@
 
 #include <signal.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "agent/base/compiler.h"
 
@@ -43,6 +44,17 @@
     X(int, sigaction, (int signal, const struct sigaction *action, struct sigaction *old))         \
     X(int, unshare, (int flags))                                                                   \
     X(int, setns, (int fd, int kind))                                                              \
+    X(int, setuid, (uid_t user))                                                                   \
+    X(int, setgid, (gid_t group))                                                                  \
+    X(int, seteuid, (uid_t user))                                                                  \
+    X(int, setegid, (gid_t group))                                                                 \
+    X(int, setreuid, (uid_t real, uid_t effective))                                                \
+    X(int, setregid, (gid_t real, gid_t effective))                                                \
+    X(int, setresuid, (uid_t real, uid_t effective, uid_t saved))                                  \
+    X(int, setresgid, (gid_t real, gid_t effective, gid_t saved))                                  \
+    X(int, setgroups, (size_t count, const gid_t *groups))                                         \
+    X(int, initgroups, (const char *user, gid_t group))                                            \
+    X(int, capset, (void *header, const void *data))                                               \
     X(int, prctl, (int option, long a, long b, long c, long d))                                    \
     X(long, syscall, (long number, long a, long b, long c, long d, long e, long f))                \
     X(int, execve, (const char *path, char *const arguments[], char *const environment[]))         \

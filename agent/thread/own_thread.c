@@ -7,6 +7,7 @@
 #include "agent/base/log.h"
 #include "agent/base/next.h"
 #include "agent/base/sys.h"
+#include "agent/thread/raw_thread.h"
 #include "agent/thread/thread_context.h"
 
 #ifndef SYS_close_range
@@ -20,8 +21,28 @@ enum { OWN_STACK_SIZE = 256 * 1024, LARGE_STACK_SIZE = 8192 * 1024, DETACHED = 1
 /* Kernel signal set: all but 32 and 33, glibc's SIGCANCEL and SIGSETXID. */
 static const uint64_t all_but_internal = ~(uint64_t)(3ull << 31);
 
+static const uint64_t all_signals = ~(uint64_t)0;
+
+static int create_raw(void *(*routine)(void *))
+{
+    uint64_t mask;
+    thread_tls.inside++;
+    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &all_signals, &mask, sizeof(mask));
+    int error = raw_thread_create(routine, OWN_STACK_SIZE);
+    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
+    thread_tls.inside--;
+    return error;
+}
+
+bool own_thread_is_known_to_libc(void)
+{
+    return !raw_thread_possible();
+}
+
 int own_thread_create(void *(*routine)(void *))
 {
+    if (raw_thread_possible())
+        return create_raw(routine);
     if (!next.pthread_create || !next.pthread_attr_init || !next.pthread_attr_setstacksize ||
         !next.pthread_attr_setdetachstate)
         return -ENOSYS;

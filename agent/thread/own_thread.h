@@ -12,10 +12,14 @@
 #ifndef LIBAGENT_OWN_THREAD_H
 #define LIBAGENT_OWN_THREAD_H
 
+#include <stdbool.h>
+
 #include "agent/base/compiler.h"
 
 /* Starts a detached thread. 0 or a negative errno (-ENOSYS: no pthread_create here). */
 int own_thread_create(void *(*routine)(void *)) MUST_USE;
+/* False: a thread of agent/thread/raw_thread.h. */
+bool own_thread_is_known_to_libc(void);
 /* First call of the routine. `name`: up to 15 bytes. */
 void own_thread_enter(const char *name);
 

@@ -47,9 +47,11 @@ def check_segments(path):
     stack = re.search(r"GNU_STACK(?:\s+0x\w+){5}\s+(\S*)", segments)
     if not stack or "E" in stack.group(1):
         faults.append("wants an executable stack")
-    tls = re.search(r"^\s+TLS\s+(?:0x\w+\s+){4}0x(\w+)", segments, re.M)
-    if tls and int(tls.group(1), 16) > TLS_BYTES:
-        faults.append(f"TLS is {int(tls.group(1), 16)} bytes, more than {TLS_BYTES}")
+    tls = re.search(r"^\s+TLS\s+(?:0x\w+\s+){3}0x(\w+)\s+0x(\w+)", segments, re.M)
+    if tls and int(tls.group(2), 16) > TLS_BYTES:
+        faults.append(f"TLS is {int(tls.group(2), 16)} bytes, more than {TLS_BYTES}")
+    if tls and int(tls.group(1), 16) != 0:
+        faults.append("TLS has values to begin with, which agent/thread/raw_thread.c does not copy")
     if "Build ID" not in output("readelf", "-nW", path):
         faults.append("has no build id")
 

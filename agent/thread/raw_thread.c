@@ -1,0 +1,220 @@
+/* raw_thread.c: see raw_thread.h.
+ *
+ * A block is [guard page][stack][static TLS][thread control block]; the thread pointer is the begin
+ * of the last.
+ *
+ * Protocol of a block:
+ *  1. Taken when its `taken` is 0 (the kernel clears it when the thread has ended and is off its
+ *     stack), or when `pid` is that of another process (a fork child has the parent's memory, but
+ *     not its threads).
+ *  2. `taken` stays set from before the clone to the end of the thread. */
+#include "agent/thread/raw_thread.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#include "agent/base/sys.h"
+#include "agent/thread/thread_context.h"
+
+#if defined(__x86_64__)
+
+enum {
+    BLOCKS = 2, /* the agent's and the uploader's */
+    PAGE = 4096,
+    /* glibc's struct pthread has 2.3 KiB (2.36): debuggers read it behind the thread pointer. */
+    CONTROL_SIZE = 2 * PAGE,
+    /* Where in it the kernel's id of the thread lies: at 720 from 2.11 on. */
+    ID_LOWEST = 512,
+    ID_HIGHEST = 1024,
+    TLS_MARGIN = 1024, /* around the variables that are known to lie in the static TLS */
+    TAKEN = 1,
+};
+
+/* The begin of the control block, as the compiler, glibc and its debuggers know it. */
+struct control {
+    void *self;
+    void *dtv;
+    void *self_too;
+    int multiple_threads;
+    int gscope;
+    uintptr_t sysinfo;
+    uintptr_t stack_guard;
+    uintptr_t pointer_guard;
+};
+
+struct block {
+    uint32_t taken;
+    int32_t pid;
+    char *memory;
+    size_t size;
+};
+
+static struct block blocks[BLOCKS];
+
+/* Of every sanitizer's run-time library: memcpy and the like are theirs then, and want to know the
+ * calling thread. */
+extern void of_sanitizer(void) __asm__("__sanitizer_print_stack_trace") __attribute__((weak));
+
+/* Gives the new thread's id or a negative errno. The new thread calls routine(NULL) and ends. */
+long raw_thread_clone(unsigned long flags, void *stack_top, uint32_t *tid, uint32_t *tid_too,
+                      void *control, void *(*routine)(void *));
+
+__asm__(".pushsection .text.raw_thread,\"ax\",@progbits\n"
+        ".hidden raw_thread_clone\n"
+        ".globl raw_thread_clone\n"
+        ".type raw_thread_clone, @function\n"
+        "raw_thread_clone:\n"
+        "    .cfi_startproc\n"
+        "    endbr64\n"
+        "    movq %rcx, %r10\n"
+        "    movl $56, %eax\n" /* clone */
+        "    syscall\n"
+        "    testq %rax, %rax\n"
+        "    jz 1f\n"
+        "    ret\n"
+        "1:\n"
+        /* The outermost frame: unwinders end here. */
+        "    .cfi_undefined %rip\n"
+        "    xorl %ebp, %ebp\n"
+        "    xorl %edi, %edi\n"
+        "    call *%r9\n"
+        "    xorl %edi, %edi\n"
+        "    movl $60, %eax\n" /* exit, of this thread */
+        "    syscall\n"
+        "    hlt\n"
+        "    .cfi_endproc\n"
+        ".size raw_thread_clone, . - raw_thread_clone\n"
+        ".popsection\n");
+
+static struct control *own_control(void)
+{
+    struct control *control;
+    __asm__("movq %%fs:0, %0" : "=r"(control));
+    return control;
+}
+
+static size_t tls_size(const struct control *control)
+{
+    uintptr_t end = (uintptr_t)control;
+    uintptr_t low = MIN_OF((uintptr_t)&thread_tls, (uintptr_t)&errno);
+    return ALIGN_UP(end - low + TLS_MARGIN, (size_t)PAGE);
+}
+
+/* Where libc keeps a thread's id, found by that of the calling thread; gdb takes a thread whose
+ * word is 0 for the main thread. A wrong guess is a word that nobody reads. */
+static size_t id_offset(const struct control *control)
+{
+    uint32_t tid = (uint32_t)sys_tid();
+    size_t offset = ID_LOWEST;
+    while (offset < ID_HIGHEST && *(const uint32_t *)((uintptr_t)control + offset) != tid)
+        offset += sizeof(tid);
+    return offset;
+}
+
+static struct block *take_block(void)
+{
+    int pid = sys_pid();
+    for (size_t i = 0; i < BLOCKS; i++) {
+        struct block *block = &blocks[i];
+        uint32_t taken = load_acquire(&block->taken);
+        if ((taken == 0 || block->pid != pid) &&
+            __atomic_compare_exchange_n(&block->taken, &taken, TAKEN, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED)) {
+            store_relaxed(&block->pid, pid);
+            return block;
+        }
+    }
+    return NULL;
+}
+
+static int map_block(struct block *block, size_t size)
+{
+    if (block->memory && block->size != size) {
+        sys_unmap(block->memory, block->size);
+        block->memory = NULL;
+    }
+    if (!block->memory) {
+        char *memory = sys_map(size);
+        if (!memory)
+            return -ENOMEM;
+        long error = sys_call3(SYS_mprotect, (uintptr_t)memory, PAGE, PROT_NONE);
+        if (error) {
+            sys_unmap(memory, size);
+            return (int)error;
+        }
+        block->memory = memory;
+        block->size = size;
+        return 0;
+    }
+    /* As new. */
+    return (int)sys_call3(SYS_madvise, (uintptr_t)block->memory, block->size, MADV_DONTNEED);
+}
+
+void raw_threads_wait_ended(void)
+{
+    int pid = sys_pid();
+    for (size_t i = 0; i < BLOCKS; i++) {
+        uint32_t taken;
+        /* Not a private futex: the kernel wakes it as one that processes may share. */
+        while ((taken = load_acquire(&blocks[i].taken)) != 0 && load_relaxed(&blocks[i].pid) == pid)
+            sys_call4(SYS_futex, (uintptr_t)&blocks[i].taken, FUTEX_WAIT, taken, NULL);
+    }
+}
+
+bool raw_thread_possible(void)
+{
+    return !of_sanitizer;
+}
+
+int raw_thread_create(void *(*routine)(void *), size_t stack_size)
+{
+    const struct control *mine = own_control();
+    struct block *block = take_block();
+    if (!block)
+        return -EAGAIN;
+    int error = map_block(block, PAGE + stack_size + tls_size(mine) + CONTROL_SIZE);
+    if (error) {
+        store_release(&block->taken, 0);
+        return error;
+    }
+    struct control *control =
+        (struct control *)(void *)(block->memory + block->size - CONTROL_SIZE);
+    control->self = control;
+    control->self_too = control;
+    control->stack_guard = mine->stack_guard;
+    control->pointer_guard = mine->pointer_guard;
+    /* glibc's own flags: emulators know no other set. */
+    unsigned long flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_SIGHAND |
+                          CLONE_THREAD | CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
+    uint32_t *id = (uint32_t *)((uintptr_t)control + id_offset(mine));
+    long tid;
+#ifdef LIBAGENT_TEST
+    if (!sys_override || !sys_override(SYS_clone, (const long[6]){(long)flags}, &tid))
+#endif
+        tid = raw_thread_clone(flags, block->memory + PAGE + stack_size, id, &block->taken, control,
+                               routine);
+    if (tid < 0)
+        store_release(&block->taken, 0);
+    return tid < 0 ? (int)tid : 0;
+}
+
+#else
+
+void raw_threads_wait_ended(void) {}
+
+bool raw_thread_possible(void)
+{
+    return false;
+}
+
+int raw_thread_create(void *(*routine)(void *), size_t stack_size)
+{
+    (void)routine;
+    (void)stack_size;
+    return -ENOSYS;
+}
+
+#endif

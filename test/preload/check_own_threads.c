@@ -1,0 +1,74 @@
+/* The agent's threads are none of the program's: libc goes on taking it for single-threaded, it
+ * ends when its own last thread does, and no thread keeps an identity that the program gave up. */
+#include <unistd.h>
+
+#include "test/check.h"
+#include "test/preload/profile_reader.h"
+#include "test/preload/run_program.h"
+
+static void start(struct run *run, const char *name, bool with_agent)
+{
+    run_start(run, &(struct run_request){
+                       .program = "own_threads",
+                       .arguments = (const char *[]){name, with_agent ? "1" : "0", NULL},
+                       .environment = (const char *[]){"LIBAGENT_PERIOD=1s", NULL},
+                       .without_agent = !with_agent,
+                       .seconds = 60});
+}
+
+static void expect_same_output(const char *name, struct run *with, struct run *without)
+{
+    start(with, name, true);
+    start(without, name, false);
+    run_wait(with);
+    run_wait(without);
+    run_expect_success(without);
+    ck_assert_msg(with->status == without->status, "%s: status %#x, without %#x", name,
+                  (unsigned)with->status, (unsigned)without->status);
+    ck_assert_str_eq(with->out, without->out);
+}
+
+static const char *const cases[] = {"single-threaded", "main-leaves", "main-leaves-first"};
+enum { CASES = sizeof(cases) / sizeof(cases[0]) };
+
+START_TEST(program_does_not_see_them)
+{
+    struct run with, without;
+    struct profile cpu;
+    expect_same_output(cases[_i], &with, &without);
+    ck_assert_str_eq(with.err, without.err);
+    profile_load(&cpu, with.profiles, "cpu", with.pid);
+    ck_assert_int_gt(profile_under(&cpu, CPU_NS, "work"), 0);
+    profile_free(&cpu);
+    run_free(&with);
+    run_free(&without);
+}
+END_TEST
+
+/* These need root; what they give up they cannot write with afterwards, and say so. */
+static const char *const changes[] = {"setuid",    "setgid",     "seteuid",   "setegid",
+                                      "setreuid",  "setregid",   "setresuid", "setresgid",
+                                      "setgroups", "initgroups", "capset"};
+enum { CHANGES = sizeof(changes) / sizeof(changes[0]) };
+
+START_TEST(changes_of_identity_leave_no_thread_behind)
+{
+    struct run with, without;
+    expect_same_output(changes[_i], &with, &without);
+    ck_assert_ptr_nonnull(strstr(with.out, ": 0, changed, 0 others"));
+    run_free(&with);
+    run_free(&without);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("own_threads");
+    TCase *all = tcase_create("all");
+    tcase_set_timeout(all, 120);
+    tcase_add_loop_test(all, program_does_not_see_them, 0, CASES);
+    if (geteuid() == 0)
+        tcase_add_loop_test(all, changes_of_identity_leave_no_thread_behind, 0, CHANGES);
+    suite_add_tcase(suite, all);
+    return suite;
+}

@@ -186,7 +186,7 @@ $(GEN)/profile.pb-c.h: $(GEN)/profile.pb-c.c ;
 
 
 # ---- Whole programs under libagent.so: test/preload --------------------------------------------
-# prog_NAME.c, prog_NAME.cc (C++), prog_musl_NAME.c (musl) are the programs; the lines
+# prog_NAME.c, prog_NAME.cc (C++), prog_musl_NAME.c (musl), prog_gcc_NAME.c (gcc) are the programs; the lines
 # /* CFLAGS: ... */ and /* LIBS: ... */ in them give their flags. check_NAME.c are the suites.
 
 PROGRAMS := $(patsubst test/preload/%,$(PRELOAD)/%,$(basename $(wildcard test/preload/prog_*.c test/preload/prog_*.cc)))
@@ -206,6 +206,9 @@ $(PRELOAD)/check_%: $(TEST)/test/preload/check_%.o $(TEST)/helpers.a
 
 $(PRELOAD)/prog_musl_%: test/preload/prog_musl_%.c Makefile
 	$(call build_program,musl-gcc)
+
+$(PRELOAD)/prog_gcc_%: test/preload/prog_gcc_%.c Makefile
+	$(call build_program,gcc)
 
 $(PRELOAD)/prog_%: test/preload/prog_%.c Makefile
 	$(call build_program,$(CC))

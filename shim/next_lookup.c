@@ -4,7 +4,6 @@
 #include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 #include <sys/auxv.h>
 
 /* NOLINTBEGIN(clang-analyzer-core.CallAndMessage): every libc has these four */
@@ -84,8 +83,7 @@ static const void *pointer_of(uintptr_t bias, ElfW(Addr) value)
 
 static void read_dynamic(const struct link_map *object, struct symbols *symbols)
 {
-    memset(symbols, 0, sizeof(*symbols));
-    symbols->bias = object->l_addr;
+    *symbols = (struct symbols){.bias = object->l_addr};
     for (const ElfW(Dyn) *entry = object->l_ld; entry && entry->d_tag != DT_NULL; entry++) {
         const void *pointer = pointer_of(object->l_addr, entry->d_un.d_ptr);
         switch (entry->d_tag) {
@@ -108,13 +106,22 @@ static void read_dynamic(const struct link_map *object, struct symbols *symbols)
     }
 }
 
+/* Not strcmp: a sanitizer's run-time library has its own, which wants to be set up first, and it is
+ * in its setting up that it calls malloc. */
+static bool is_same(const char *a, const char *b)
+{
+    for (; *a && *a == *b; a++)
+        b++;
+    return *a == *b;
+}
+
 /* Keeps the best match so far: one of the default version ends the search. */
 static bool consider(const struct symbols *symbols, uint32_t index, const char *name,
                      const ElfW(Sym) * *best)
 {
     const ElfW(Sym) *symbol = &symbols->table[index];
     if (symbol->st_shndx == SHN_UNDEF || (symbol->st_info & 15) != STT_FUNC ||
-        strcmp(symbols->strings + symbol->st_name, name) != 0)
+        !is_same(symbols->strings + symbol->st_name, name))
         return false;
     bool is_default = !symbols->versions || !(symbols->versions[index] & VERSION_HIDDEN);
     if (is_default || !*best)

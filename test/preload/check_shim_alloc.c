@@ -52,6 +52,20 @@ START_TEST(test_malloc_in_the_program)
 }
 END_TEST
 
+START_TEST(test_program_with_a_sanitizer)
+{
+    struct run run;
+    struct profile profile;
+    run_program(&run, &(struct run_request){.program = "gcc_sanitized"});
+    run_expect_quiet_success(&run);
+    ck_assert_str_eq(run.out, "1\n");
+    profile_load(&profile, run.profiles, "cpu", run.pid);
+    ck_assert_double_ge((double)profile_under(&profile, CPU_NS, "burn"), 0.4e9);
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+
 START_TEST(test_dlsym_that_allocates)
 {
     expect_same_output("own_dlsym", _i, "LIBAGENT_ALLOC_INTERVAL=1");
@@ -88,6 +102,7 @@ Suite *suite(void)
     tcase_add_loop_test(tcase, test_edges_with_few_calls_recorded, 0, ALLOCATORS);
     tcase_add_loop_test(tcase, test_edges_without_allocation_profile, 0, ALLOCATORS);
     tcase_add_loop_test(tcase, test_malloc_in_the_program, 0, ALLOCATORS);
+    tcase_add_test(tcase, test_program_with_a_sanitizer);
     tcase_add_loop_test(tcase, test_dlsym_that_allocates, 0, ALLOCATORS);
     tcase_add_test(tcase, test_small_stacks);
     suite_add_tcase(suite, tcase);

@@ -41,7 +41,14 @@ struct sums {
     struct record_values total[RECORD_FAMILIES];
     struct record_values truncated[RECORD_FAMILIES]; /* part of it */
     uint32_t row_count;
+    uint32_t no_thread_rows; /* part of them */
 };
+
+static int count_no_thread(const struct window_row *row, void *count)
+{
+    *(uint32_t *)count += row->thread->tid == 0;
+    return 0;
+}
 
 static void add_values(struct record_values *sum, struct record_values values)
 {
@@ -52,6 +59,7 @@ static void add_values(struct record_values *sum, struct record_values values)
 static void sum_window(const struct window *window, struct sums *sums)
 {
     sums->row_count += fixture_rows(window);
+    window_each(window, count_no_thread, &sums->no_thread_rows);
     for (int family = 0; family < RECORD_FAMILIES; family++) {
         add_values(&sums->total[family], fixture_total(window, (enum record_family)family));
         add_values(&sums->truncated[family], window->truncated[family]);
@@ -316,11 +324,12 @@ static void add_more_than_fits(uint64_t stacks, uint64_t threads,
 
 static const struct {
     uint64_t stacks, threads;
+    bool truncates, drops_labels;
 } too_many[] = {
-    {1000, 1},   /* stacks and rows are full */
-    {1, 1000},   /* threads */
-    {100, 15},   /* rows */
-    {5000, 500}, /* all */
+    {1000, 1, true, false},  /* stacks and rows are full */
+    {1, 1000, false, true},  /* threads: rows of no thread take what is theirs */
+    {100, 15, true, true},   /* rows */
+    {5000, 500, true, true}, /* all */
 };
 
 START_TEST(what_has_no_room_is_truncated_not_lost)
@@ -331,14 +340,18 @@ START_TEST(what_has_no_room_is_truncated_not_lost)
         struct record_values truth[RECORD_FAMILIES] = {{0}};
         struct sums sums = {0};
         uint64_t folded = stats_get(STAT_SAMPLES_TRUNCATED);
+        uint64_t without_label = stats_get(STAT_LABELS_DROPPED);
         add_more_than_fits(too_many[_i].stacks, too_many[_i].threads, truth);
         struct window *old = turn();
         sum_window(old, &sums);
         check_sums(&sums, truth);
         ck_assert_uint_gt(sums.row_count, 0);
-        ck_assert_uint_gt(stats_get(STAT_SAMPLES_TRUNCATED), folded);
-        ck_assert_uint_gt(sums.truncated[RECORD_CPU].count, 0);
-        ck_assert_uint_gt(sums.truncated[RECORD_ALLOC].amount, 0);
+        bool truncates = too_many[_i].truncates, drops_labels = too_many[_i].drops_labels;
+        ck_assert_int_eq(stats_get(STAT_SAMPLES_TRUNCATED) > folded, truncates);
+        ck_assert_int_eq(sums.truncated[RECORD_CPU].count > 0, truncates);
+        ck_assert_int_eq(sums.truncated[RECORD_ALLOC].amount > 0, truncates);
+        ck_assert_int_eq(stats_get(STAT_LABELS_DROPPED) > without_label, drops_labels);
+        ck_assert_int_eq(sums.no_thread_rows > 0, drops_labels);
         recorder_clear(old);
         ck_assert_uint_eq(old->truncated[RECORD_CPU].count, 0);
         ck_assert_uint_eq(old->truncated[RECORD_ALLOC].amount, 0);

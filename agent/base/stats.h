@@ -17,6 +17,7 @@
     X(ALLOC_DROPPED_BUSY, "allocation samples folded: no scratch buffer")                          \
     X(ALLOC_DROPPED_UNTRACKED, "allocation samples dropped: thread not tracked")                   \
     X(SAMPLES_TRUNCATED, "samples folded into libagent truncated: table full")                     \
+    X(LABELS_DROPPED, "samples without their thread's label: table full")                          \
     X(STACKS_INCOMPLETE, "stacks that did not reach main or thread start")                         \
     X(STACKS_CUT, "stacks cut at LIBAGENT_MAX_FRAMES")                                             \
     X(THREADS_UNTRACKED, "threads not tracked: table full")                                        \

@@ -12,8 +12,9 @@ enum { STACK_SHARE = 8, TOTAL_SHARE = 16, THREAD_SHARE = 128 };
 /* Bytes of arena for one index word: an index is at most half full when its arena is full. */
 enum { STACK_BYTES = 128, ROW_BYTES = 16, LABEL_BYTES = 16 };
 
-/* Bits of a total's key: family above two references of 31 bits. */
-enum { KEY_FAMILY_SHIFT = 62, KEY_REF_BITS = 31 };
+/* Bits of a total's key: family above two references of 31 bits. References of entries are never
+ * 0. */
+enum { KEY_FAMILY_SHIFT = 62, KEY_REF_BITS = 31, NO_THREAD = 0 };
 
 static struct window windows[2];
 static uint32_t active;
@@ -75,6 +76,16 @@ void recorder_destroy(void)
     }
 }
 
+static struct intern_entry *intern_row(struct window *window, enum record_family family,
+                                       const struct intern_entry *stack, uint32_t thread_ref)
+{
+    uint64_t key = (uint64_t)family << KEY_FAMILY_SHIFT |
+                   (uint64_t)intern_ref(&window->stacks, stack) << KEY_REF_BITS | thread_ref;
+    return intern(&window->totals, &key, 1, sizeof(struct record_values) / sizeof(uint64_t));
+}
+
+/* Where there is no room for the thread, or its row, the row of no thread is taken: a program of
+ * many short threads keeps its functions. */
 static struct intern_entry *intern_total(struct window *window, enum record_family family,
                                          const struct record_stack *stack, uint32_t count,
                                          const struct thread_label *label)
@@ -88,12 +99,14 @@ static struct intern_entry *intern_total(struct window *window, enum record_fami
         return NULL;
     struct intern_entry *thread_entry =
         intern(&window->threads, (const uint64_t *)label, sizeof(*label) / sizeof(uint64_t), 0);
-    if (!thread_entry)
-        return NULL;
-    uint64_t pair = (uint64_t)family << KEY_FAMILY_SHIFT |
-                    (uint64_t)intern_ref(&window->stacks, stack_entry) << KEY_REF_BITS |
-                    intern_ref(&window->threads, thread_entry);
-    return intern(&window->totals, &pair, 1, sizeof(struct record_values) / sizeof(uint64_t));
+    struct intern_entry *row = NULL;
+    if (thread_entry)
+        row = intern_row(window, family, stack_entry, intern_ref(&window->threads, thread_entry));
+    if (!row) {
+        row = intern_row(window, family, stack_entry, NO_THREAD);
+        stats_add(STAT_LABELS_DROPPED, row != NULL);
+    }
+    return row;
 }
 
 void recorder_add(enum record_family family, const struct record_stack *stack, uint32_t count,
@@ -149,6 +162,14 @@ void recorder_reset_in_child(uint64_t now_monotonic_ns, uint64_t now_realtime_ns
     window_begin(&windows[0], now_monotonic_ns, now_realtime_ns);
 }
 
+static const struct thread_label *label_at(const struct window *window, uint32_t ref)
+{
+    static const struct thread_label no_thread;
+    return ref == NO_THREAD
+               ? &no_thread
+               : (const struct thread_label *)(const void *)intern_at(&window->threads, ref)->data;
+}
+
 int window_each(const struct window *window, int (*each)(const struct window_row *, void *),
                 void *data)
 {
@@ -160,14 +181,12 @@ int window_each(const struct window *window, int (*each)(const struct window_row
         uint64_t pair = entry->data[0];
         const struct intern_entry *stack =
             intern_at(&window->stacks, (uint32_t)(pair >> KEY_REF_BITS & ref_mask));
-        const struct intern_entry *thread =
-            intern_at(&window->threads, (uint32_t)(pair & ref_mask));
         struct window_row row = {
             .family = (enum record_family)(pair >> KEY_FAMILY_SHIFT),
             .generation = (uint32_t)stack->data[0],
             .pcs = stack->data + 1,
             .count = stack->words - 1u,
-            .thread = (const struct thread_label *)(const void *)thread->data,
+            .thread = label_at(window, (uint32_t)(pair & ref_mask)),
             .values = {load_relaxed(&entry->data[1]), load_relaxed(&entry->data[2])},
         };
         int error = each(&row, data);

@@ -49,7 +49,8 @@ enum { RECORD_AMOUNT_BITS_ALLOC = 8 };
 struct window {
     struct intern_table stacks;  /* key: struct record_stack; no values */
     struct intern_table threads; /* key: struct thread_label as 3 words; no values */
-    struct intern_table totals;  /* key: family << 62 | stack ref << 31 | thread ref; 2 values */
+    struct intern_table totals;  /* key: family << 62 | stack ref << 31 | thread ref, 0: no
+                                    room for the thread; 2 values */
     struct record_values truncated[RECORD_FAMILIES];
     uint64_t real_samples; /* timer or allocation samples: an empty window writes nothing */
     uint64_t start_monotonic_ns, start_realtime_ns;
@@ -86,7 +87,7 @@ struct window_row {
     uint32_t generation;
     const uint64_t *pcs;
     uint32_t count;
-    const struct thread_label *thread;
+    const struct thread_label *thread; /* tid 0: there was no room for it */
     struct record_values values;
 };
 /* Calls `each` for every row (not for `truncated`); stops at a negative result and returns it. */

@@ -1,0 +1,191 @@
+/* Many threads, and threads that do much when they end: as without us, nothing of theirs is lost,
+ * and nothing of ours is left. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "test/check.h"
+#include "test/preload/profile_reader.h"
+#include "test/preload/run_program.h"
+
+static void start_case(struct run *run, const char *name, bool with_agent)
+{
+    run_start(
+        run, &(struct run_request){.program = "harm_threads",
+                                   .arguments = (const char *[]){name, NULL},
+                                   .environment = (const char *[]){"LIBAGENT_FREQUENCY=1000", NULL},
+                                   .without_agent = !with_agent});
+}
+
+/* Takes lines whose key has a "-" out of the output; what is left is the same in each run. */
+static char *lasting_output(const struct run *run)
+{
+    char *text = strdup(run->out), *to = text;
+    for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
+        size_t length = (size_t)(end + 1 - line);
+        if (memchr(line, '-', strcspn(line, " ")))
+            continue;
+        memmove(to, line, length);
+        to += length;
+    }
+    *to = 0;
+    return text;
+}
+
+/* Compares status, output and error output. */
+static void run_both(struct run *with, struct run *without, const char *name)
+{
+    start_case(with, name, true);
+    start_case(without, name, false);
+    run_wait(with);
+    run_wait(without);
+    run_expect_quiet_success(without);
+    run_expect_quiet_success(with);
+    char *with_agent = lasting_output(with), *alone = lasting_output(without);
+    ck_assert_str_eq(with_agent, alone);
+    free(with_agent);
+    free(alone);
+}
+
+static int compare_tids(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Threads of the program's; the agent's write the last window. */
+static size_t count_threads(const struct profile *profile)
+{
+    size_t count = 0, used = 0;
+    int64_t *tids = calloc(profile->stack_count + 1, sizeof(*tids));
+    ck_assert_ptr_nonnull(tids);
+    for (size_t i = 0; i < profile->stack_count; i++)
+        if (strncmp(profile->stacks[i].thread, "libagent", 8) != 0)
+            tids[used++] = profile->stacks[i].tid;
+    qsort(tids, used, sizeof(*tids), compare_tids);
+    for (size_t i = 0; i < used; i++)
+        count += i == 0 || tids[i] != tids[i - 1];
+    free(tids);
+    return count;
+}
+
+static void expect_cpu(const struct profile *profile, int64_t truth, double least)
+{
+    double share = (double)profile_total(profile, CPU_NS) / (double)truth;
+    fprintf(stderr, "CPU time in the profile: %.4f of the process's\n", share);
+    ck_assert_double_ge(share, least);
+    ck_assert_double_le(share, 1.01);
+}
+
+/* Compares the number of tasks and the threads' results; every thread is in the profile with its
+ * time. */
+START_TEST(test_thousand_threads_at_once)
+{
+    struct run with, without;
+    struct profile profile;
+    run_both(&with, &without, "crowd");
+    ck_assert_ptr_nonnull(strstr(without.out, "tasks: 1001\n"));
+    profile_load(&profile, with.profiles, "cpu", with.pid);
+    ck_assert_uint_eq(count_threads(&profile), 1001);
+    expect_cpu(&profile, run_number(&with, "process-cpu"), 0.97);
+    profile_free(&profile);
+    run_free(&with);
+    run_free(&without);
+}
+END_TEST
+
+/* More threads than there are slots for. Compares results, resident memory, of which a tenth of
+ * the threads must have taken all but what the tables grow (58 bytes a thread, within their fixed
+ * size), and timers: the main thread's. One after them all is sampled as the first. */
+START_TEST(test_forty_thousand_threads_leave_nothing)
+{
+    struct run with, without;
+    struct profile profile;
+    run_both(&with, &without, "churn");
+    int64_t growth = run_number(&with, "late-rss-kib") - run_number(&with, "early-rss-kib");
+    int64_t alone = run_number(&without, "late-rss-kib") - run_number(&without, "early-rss-kib");
+    fprintf(stderr, "resident memory grew by %lld KiB, without by %lld\n", (long long)growth,
+            (long long)alone);
+    ck_assert_int_le(growth, alone + 2048);
+    ck_assert_int_eq(run_number(&without, "late-timers"), 0);
+    ck_assert_int_le(run_number(&with, "late-timers"), 1);
+    profile_load(&profile, with.profiles, "cpu", with.pid);
+    ck_assert_int_ge(profile_under(&profile, CPU_NS, "last_thread(void*)"), 250000000);
+    profile_free(&profile);
+    run_free(&with);
+    run_free(&without);
+}
+END_TEST
+
+/* Compares how often destructors ran. Of the four rounds of a key's the last may come after the
+ * thread's record was closed: 2 of each thread's 10 ms. */
+START_TEST(test_destructors_that_compute_and_allocate)
+{
+    struct run with, without;
+    struct profile profile;
+    run_both(&with, &without, "destructors");
+    ck_assert_ptr_nonnull(strstr(without.out, "rounds of keys: 160, objects: 40\n"));
+    profile_load(&profile, with.profiles, "cpu", with.pid);
+    expect_cpu(&profile, run_number(&with, "process-cpu"), 0.7);
+    ck_assert_int_gt(profile_under(&profile, CPU_NS, "destroy_value(void*)"), 0);
+    ck_assert_int_gt(profile_under(&profile, CPU_NS, "Object::destroy()"), 0);
+    profile_free(&profile);
+    profile_load(&profile, with.profiles, "heap", with.pid);
+    ck_assert_int_gt(profile_under(&profile, ALLOC_BYTES, "Object::destroy()"), 0);
+    profile_free(&profile);
+    run_free(&with);
+    run_free(&without);
+}
+END_TEST
+
+/* The agent writes for 3 s at most; who is not held up takes some 20 ms. */
+enum { EXITS = 30, AT_ONCE = 3 };
+static const double exit_limit = 2.5;
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+/* Compares status and output of 30 processes that four threads end at once, and their time. What
+ * the first thread writes, the others may cut off: a window is there whole, or not at all. */
+START_TEST(test_exit_from_four_threads_at_once)
+{
+    struct run runs[AT_ONCE], without;
+    start_case(&without, "exits", false);
+    run_wait(&without);
+    ck_assert_int_eq(without.status, 51 << 8);
+    for (int i = 0; i < EXITS; i += AT_ONCE) {
+        double start = now();
+        for (int k = 0; k < AT_ONCE; k++)
+            start_case(&runs[k], "exits", true);
+        for (int k = 0; k < AT_ONCE; k++) {
+            struct profile profile;
+            run_wait(&runs[k]);
+            ck_assert_double_lt(now() - start, exit_limit);
+            run_expect_same(&runs[k], &without);
+            profile_load(&profile, runs[k].profiles, "cpu", runs[k].pid);
+            profile_free(&profile);
+            run_free(&runs[k]);
+        }
+    }
+    run_free(&without);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("harm_threads");
+    TCase *tcase = tcase_create("threads");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, test_thousand_threads_at_once);
+    tcase_add_test(tcase, test_forty_thousand_threads_leave_nothing);
+    tcase_add_test(tcase, test_destructors_that_compute_and_allocate);
+    tcase_add_test(tcase, test_exit_from_four_threads_at_once);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <ucontext.h>
 
 #include "agent/base/next.h"
 #include "agent/base/sys.h"
@@ -20,6 +21,16 @@ struct kernel_action {
     void (*restorer)(void);
     uint64_t mask;
 };
+
+#define SIGNAL_BIT(number) ((uint64_t)1 << ((number)-1))
+
+/* What waits while our handler runs: all signals, or a handler of the app's that leaves ours by a
+ * jump would leave the thread inside the agent for good. Not those that the handler's own code
+ * would raise, as the app's handler of crashes is to see them, and not 33, by which glibc changes
+ * the user id in every thread. */
+static const uint64_t signals_that_wait =
+    ~(SIGNAL_BIT(SIGILL) | SIGNAL_BIT(SIGTRAP) | SIGNAL_BIT(SIGBUS) | SIGNAL_BIT(SIGFPE) |
+      SIGNAL_BIT(SIGSEGV) | SIGNAL_BIT(SIGSYS) | SIGNAL_BIT(33));
 
 static sampling_handler sample;
 static uintptr_t previous; /* a signal_handler, SIG_DFL or SIG_IGN */
@@ -64,6 +75,16 @@ static void default_action(void)
     sys_call3(SYS_tgkill, sys_pid(), sys_tid(), SAMPLING_SIGNAL);
 }
 
+/* libc's handler has the mask that it asked for: that of the interrupted code, and its signal. */
+static void chain(signal_handler handler, int signal, siginfo_t *info, void *context)
+{
+    uint64_t mask;
+    memcpy(&mask, &((const ucontext_t *)context)->uc_sigmask, sizeof(mask));
+    mask |= SIGNAL_BIT(SAMPLING_SIGNAL);
+    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
+    handler(signal, info, context);
+}
+
 static void on_signal(int signal, siginfo_t *info, void *context)
 {
     if (info->si_code == SI_TIMER && thread_slot_is_ours(info->si_value.sival_ptr)) {
@@ -76,7 +97,7 @@ static void on_signal(int signal, siginfo_t *info, void *context)
     if (chained == (uintptr_t)SIG_DFL)
         default_action();
     else if (chained != (uintptr_t)SIG_IGN)
-        ((signal_handler)chained)(signal, info, context);
+        chain((signal_handler)chained, signal, info, context);
 }
 
 #ifdef __SANITIZE_THREAD__
@@ -98,6 +119,7 @@ static int install(void)
         .handler = on_signal,
         .flags = SA_SIGINFO | SA_RESTART | HAS_RESTORER,
         .restorer = sampling_signal_return,
+        .mask = signals_that_wait,
     };
     long error = kernel_sigaction(&action, &old);
     if (!error && old.handler != on_signal)

@@ -13,7 +13,8 @@
  *     with the default action would kill the process.
  *  2. A signal is ours when si_code is SI_TIMER and si_value points into the thread table. Every
  *     other one (libc's come by tgkill) goes to `previous`, in the same handler's frame: a
- *     cancelled thread is unwound through it.
+ *     cancelled thread is unwound through it. No handler of the app's comes on top of ours: it
+ *     could leave it by a jump.
  *  3. pthread_cancel may have put libc's handler in place of ours: it is followed by
  *     sampling_signal_renew. Ticks that come in between are ignored by libc's handler. Race that
  *     remains: a first pthread_cancel that ends its caller before it returns; the process is not

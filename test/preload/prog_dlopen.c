@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "test/preload/program.h"
 
@@ -99,6 +100,27 @@ static void *open_and_close(void *data)
     return (void *)failed;
 }
 
+static long resident_kib(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%*d %ld", &pages) != 1)
+        exit(1);
+    fclose(file);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* A third of the rounds fills what remembers closed objects. */
+static void loop(uint64_t rounds)
+{
+    uint64_t third = rounds / 3, rest = rounds - third;
+    uintptr_t failed = (uintptr_t)open_and_close(&third);
+    long early = resident_kib();
+    failed += (uintptr_t)open_and_close(&rest);
+    printf("failed: %lu\nearly-rss-kib %ld\nlate-rss-kib %ld\n", (unsigned long)failed, early,
+           resident_kib());
+}
+
 static int count_object(struct dl_phdr_info *info, size_t size, void *data)
 {
     (void)info, (void)size;
@@ -137,6 +159,8 @@ int main(int argc, char **argv)
         turns(rounds);
     else if (argc > 1 && strcmp(argv[1], "crowd") == 0)
         crowd(rounds);
+    else if (argc > 1 && strcmp(argv[1], "loop") == 0)
+        loop(rounds);
     else
         look_ups();
     return 0;

@@ -175,7 +175,7 @@ END_TEST
 /* calloc whose next definition calls the malloc hook, `depth` times over. */
 static void allocate_nested(size_t size, int depth)
 {
-    int64_t saved = agent_nested_begin();
+    uint64_t saved = agent_nested_begin();
     if (depth > 1)
         allocate_nested(size + 16, depth - 1);
     else
@@ -209,7 +209,7 @@ START_TEST(a_nested_call_before_sampling_began_counts_once)
     /* A nested call finds sampling off; it starts; the outer one looks. */
     alloc_stop();
     thread_tls.bytes_until_sample = 0;
-    int64_t saved = agent_nested_begin();
+    uint64_t saved = agent_nested_begin();
     allocate(16);
     agent_nested_end(saved);
     alloc_start(1, false);

@@ -130,14 +130,19 @@ void alloc_sample_inside_hook(size_t size)
     if (tls->alloc_depth || tls->inside)
         return;
     struct thread_slot *slot = tls->slot;
-    if (slot && slot->tid != sys_tid())
-        return; /* a vfork child or a clone on shared TLS: nothing is written */
-    tls->inside = 1;
     if (tls->rng.state == 0) {
         /* The thread's first gap: this allocation lies in it like any other. */
         rng_split(&tls->rng);
         tls->bytes_until_sample = draw_gap(&tls->rng);
     }
+    if (slot && slot->tid != sys_tid()) {
+        /* A vfork child or a clone on shared TLS: nothing is recorded. It has used up the gap of
+         * the thread whose TLS it runs on, which is to find an unused one, or its next allocation
+         * would be sampled for certain. What is left of a gap is as long as a whole one. */
+        tls->bytes_until_sample = draw_gap(&tls->rng);
+        return;
+    }
+    tls->inside = 1;
     uint32_t flags = 0;
     if (tls->bytes_until_sample < size) {
         if (!slot)

@@ -18,7 +18,8 @@
  *     cancellation alike), in a fork child (all but the own), or when reaped.
  *
  * A hook or handler that runs on TLS whose slot says another tid (vfork child, raw clone with
- * shared TLS, _Fork child) is foreign: it writes nothing.
+ * shared TLS, _Fork child) is foreign: it writes nothing, but for a new gap of bytes where it
+ * used up that of the thread.
  *
  * Owns: TLS, slots. Context: as said at each function. Locks: none. */
 #ifndef LIBAGENT_THREAD_CONTEXT_H

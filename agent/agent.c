@@ -341,6 +341,13 @@ void agent_before_exec(void)
         (!flush_is_due_at_end() && uploader_is_done()))
         return;
     thread_tls.inside++;
+    struct thread_slot *slot = thread_tls.slot;
+    if (scheduler && slot && slot->tid == sys_tid()) {
+        /* Others lose what they did since their last sample. */
+        thread_guard_enter(slot);
+        cpu_sample_tail(slot, clock_thread_cpu_ns());
+        thread_guard_leave(slot);
+    }
     agent_thread_flush(clock_monotonic_ns() + exit_limit_ns);
     thread_tls.inside--;
 }

@@ -29,9 +29,9 @@ static void expect_same(const char *program, const char *argument)
 static const char *const fork_shapes[] = {"child",   "nested",  "threads", "in-thread",
                                           "vfork",   "spawn",   "daemon",  "unannounced",
                                           "at-exit", "handlers"};
-static const char *const exec_variants[] = {"execl",   "execle",  "execlp",  "execv",    "execve",
-                                            "execvp",  "execvpe", "fexecve", "execveat", "thread",
-                                            "blocked", "storm",   "missing"};
+static const char *const exec_variants[] = {
+    "execl",   "execle",   "execlp", "execv",   "execve",         "execvp", "execvpe",
+    "fexecve", "execveat", "thread", "blocked", "blocked-thread", "storm",  "missing"};
 
 START_TEST(test_fork)
 {

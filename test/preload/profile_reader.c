@@ -76,32 +76,42 @@ Profile *profile_read(const char *path, char *why, size_t size)
     return message;
 }
 
-/* PROGRAM.PID.SEQ.FAMILY.pb[.gz|.zst] */
+/* PROGRAM.PID.SEQ.FAMILY.pb[.gz|.zst]; SEQ is 0000, or 0000-2 where 0000 was there already. */
 static bool name_matches(const char *name, const char *family, int pid)
 {
     char end[64];
-    static const char *const suffixes[] = {".pb.gz", ".pb.zst", ".pb"};
+    static const char *const suffixes[] = {".pb.gz", ".pb.zst", ".pb"}, digits[] = "0123456789";
     for (size_t i = 0; i < 3; i++) {
         snprintf(end, sizeof(end), ".%s%s", family, suffixes[i]);
-        size_t length = strlen(name), tail = strlen(end) + 5;
-        if (!ends_in(name, end) || length <= tail)
+        if (!ends_in(name, end))
             continue;
-        const char *sequence = name + length - tail; /* ".0000" */
-        ck_assert_msg(sequence[0] == '.' && strspn(sequence + 1, "0123456789") == 4, "file name %s",
-                      name);
-        const char *digits = sequence;
-        while (digits > name && digits[-1] >= '0' && digits[-1] <= '9')
-            digits--;
-        ck_assert_msg(digits < sequence && digits > name + 1 && digits[-1] == '.', "file name %s",
-                      name);
-        return pid == 0 || atoi(digits) == pid;
+        const char *stop = name + strlen(name) - strlen(end);
+        const char *sequence = memrchr(name, '.', (size_t)(stop - name));
+        const char *process =
+            sequence && sequence > name ? memrchr(name, '.', (size_t)(sequence - name)) : NULL;
+        ck_assert_msg(process && process > name, "file name %s", name);
+        ck_assert_msg(strspn(process + 1, digits) == (size_t)(sequence - process - 1) &&
+                          sequence > process + 1,
+                      "file name %s", name);
+        const char *rest = sequence + 5;
+        ck_assert_msg(strspn(sequence + 1, digits) == 4 &&
+                          (rest == stop || (rest[0] == '-' && rest + 1 < stop &&
+                                            rest + 1 + strspn(rest + 1, digits) == stop)),
+                      "file name %s", name);
+        return pid == 0 || atoi(process + 1) == pid;
     }
     return false;
 }
 
+/* As text, but 0000-2 comes after the 0000 that it found there. */
 static int compare_paths(const void *a, const void *b)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    const char *first = *(char *const *)a, *second = *(char *const *)b;
+    while (*first && *first == *second) {
+        first++;
+        second++;
+    }
+    return (*first != '.') - (*second != '.') ?: strcmp(first, second);
 }
 
 static int64_t label_number(const Profile *message, const Perftools__Profiles__Sample *sample,

@@ -72,6 +72,21 @@ static void blocked(void)
     execve(self, arguments, given);
 }
 
+/* The same in a thread, which becomes the process's only one; its timer counts another's clock. */
+static void *exec_in_blocked_thread(void *data)
+{
+    blocked();
+    return data;
+}
+
+static void blocked_in_thread(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, exec_in_blocked_thread, NULL);
+    for (;;)
+        pause();
+}
+
 /* argv[2] counts down; ticks arrive during execs. */
 static void storm(uint64_t left)
 {
@@ -130,6 +145,8 @@ int main(int argc, char **argv)
         in_thread();
     else if (strcmp(variant, "blocked") == 0)
         blocked();
+    else if (strcmp(variant, "blocked-thread") == 0)
+        blocked_in_thread();
     else if (strcmp(variant, "storm") == 0)
         storm(number_argument(argc, argv, 2, 100));
     else if (strcmp(variant, "missing") == 0)

@@ -99,11 +99,11 @@ static void add_threads(bool final)
         struct thread_slot *slot = thread_slot_at(i);
         if (load_acquire(&slot->state) != SLOT_USED || load_relaxed(&slot->tid) == 0)
             continue;
-        cpu_sample_overhead(slot);
         uint64_t now = clock_thread_cpu_of_ns(slot->tid);
         cpu_sample_unreached(slot, now);
         if (final)
             cpu_sample_tail(slot, now);
+        cpu_sample_overhead(slot); /* behind the tail, which may correct it */
     }
 }
 

@@ -289,6 +289,27 @@ START_TEST(overhead_is_moved_once)
 }
 END_TEST
 
+/* Hooks are timed on the wall: the sum is the thread's CPU time all the same. */
+START_TEST(overhead_that_was_waiting_is_taken_back)
+{
+    start();
+    struct thread_slot *slot = thread_attach(0, 0);
+    slot->cpu_last_ns = 1000;
+    slot->overhead_ns = 700;    /* of which 500 were never run: */
+    cpu_sample_tail(slot, 500); /* the clock says so */
+    ck_assert_int_eq(slot->overhead_ns, 200);
+    cpu_sample_overhead(slot);
+    /* Of what is in a window already, the next one has less. */
+    slot->cpu_last_ns = 900;
+    cpu_sample_tail(slot, 800);
+    cpu_sample_overhead(slot);
+    ck_assert_int_eq(slot->overhead_ns, -100);
+    slot->overhead_ns += 150;
+    cpu_sample_overhead(slot);
+    ck_assert_uint_eq(amount_at(fixture_turn(), PSEUDO_OVERHEAD), 250);
+}
+END_TEST
+
 START_TEST(a_thread_that_no_signal_reaches_is_accounted)
 {
     start();
@@ -332,6 +353,7 @@ Suite *suite(void)
     tcase_set_timeout(known, 60);
     tcase_add_test(known, a_tail_has_the_place_where_its_thread_began);
     tcase_add_test(known, overhead_is_moved_once);
+    tcase_add_test(known, overhead_that_was_waiting_is_taken_back);
     tcase_add_test(known, a_thread_that_no_signal_reaches_is_accounted);
     suite_add_tcase(suite, known);
     return suite;

@@ -17,7 +17,12 @@ static const uint64_t one_sample = (uint64_t)1 << RECORD_FRACTION_BITS;
 static uint64_t take_app_time(struct thread_slot *slot, uint64_t now_ns)
 {
     uint64_t last = __atomic_exchange_n(&slot->cpu_last_ns, now_ns, __ATOMIC_RELAXED);
-    return now_ns > last ? now_ns - last : 0;
+    if (now_ns >= last)
+        return now_ns - last;
+    /* Samples are timed by the clock on the wall. Where the thread had to wait for a processor in
+     * them they took less of its own time than was said: so much less is overhead. */
+    add_relaxed(&slot->overhead_ns, -(int64_t)(last - now_ns));
+    return 0;
 }
 
 static void count_flags(uint32_t flags)
@@ -143,8 +148,11 @@ static void add_overhead(const struct thread_label *label, uint64_t root, uint64
 
 void cpu_sample_overhead(struct thread_slot *slot)
 {
-    add_overhead(&slot->label, root_of(slot),
-                 __atomic_exchange_n(&slot->overhead_ns, 0, __ATOMIC_RELAXED));
+    int64_t amount = __atomic_exchange_n(&slot->overhead_ns, 0, __ATOMIC_RELAXED);
+    if (amount < 0) /* a window told too much of it; the next one tells less */
+        add_relaxed(&slot->overhead_ns, amount);
+    else
+        add_overhead(&slot->label, root_of(slot), (uint64_t)amount);
 }
 
 void cpu_sample_add_overhead(const struct thread_label *label, uint64_t amount_ns)

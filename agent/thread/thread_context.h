@@ -63,7 +63,8 @@ struct thread_slot {
     int32_t timer;                   /* kernel timer id, -1: none */
     uint64_t cpu_last_ns;            /* thread CPU clock up to which time is accounted; what a
                                         hook takes is added, as it is not the app's */
-    uint64_t overhead_ns;            /* time in handlers and hooks, not yet in a window */
+    int64_t overhead_ns;             /* time in handlers and hooks, not yet in a window; below 0:
+                                        too much of it is in one (agent/sched/cpu_sample.c) */
     uintptr_t stack_low, stack_high; /* see unwind.h's struct unwind_stack */
     uintptr_t start_routine;         /* 0: main thread, or unknown */
     void *start_argument;            /* between pthread_create and the thread's begin */

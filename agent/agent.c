@@ -9,6 +9,7 @@
 #include "agent/base/arena.h"
 #include "agent/base/cgroup.h"
 #include "agent/base/clock.h"
+#include "agent/base/float_mode.h"
 #include "agent/base/format.h"
 #include "agent/base/lock.h"
 #include "agent/base/log.h"
@@ -215,7 +216,7 @@ static const char *program_name(const char *executable)
     return started && *base_name(started) && !is_descriptor ? base_name(started) : executable;
 }
 
-void agent_init(char **argv, char **environment)
+static void init(char **argv, char **environment)
 {
     char path[512];
     const char *executable = executable_name(path, sizeof(path));
@@ -243,6 +244,13 @@ void agent_init(char **argv, char **environment)
     if (!is_on())
         alloc_stop_for_good();
     lock_release(&life_lock);
+}
+
+void agent_init(char **argv, char **environment)
+{
+    uint32_t mode = float_mode_enter();
+    init(argv, environment);
+    float_mode_leave(mode);
 }
 
 void agent_stay_off(void)

@@ -1,6 +1,7 @@
 #include "agent/alloc/alloc_sample.h"
 
 #include "agent/base/clock.h"
+#include "agent/base/float_mode.h"
 #include "agent/base/options.h"
 #include "agent/base/real.h"
 #include "agent/base/rng.h"
@@ -116,7 +117,7 @@ static uint32_t sample(struct thread_slot *slot, size_t size)
     return flags;
 }
 
-void alloc_sample_inside_hook(size_t size)
+static COLD void look_and_sample(size_t size)
 {
     struct thread_tls *tls = &thread_tls;
     uint32_t now = load_acquire(&state);
@@ -162,4 +163,11 @@ void alloc_sample_inside_hook(size_t size)
     if (flags & UNWIND_CLEAN)
         moment_pass();
     tls->inside = 0;
+}
+
+void alloc_sample_inside_hook(size_t size)
+{
+    uint32_t mode = float_mode_enter();
+    look_and_sample(size);
+    float_mode_leave(mode);
 }

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
+#include "agent/base/float_mode.h"
 #include "agent/base/log.h"
 #include "agent/base/next.h"
 #include "agent/base/sys.h"
@@ -68,6 +69,7 @@ void own_thread_enter(const char *name)
 {
     thread_tls.internal = 1;
     thread_tls.inside = 1;
+    (void)float_mode_enter(); /* not the one of the thread that made this one */
     sys_call2(SYS_prctl, PR_SET_NAME, name);
     if (sys_call3(SYS_close_range, 0, ~0u, CLOSE_RANGE_UNSHARE_FLAG) == 0)
         log_thread_is_detached();

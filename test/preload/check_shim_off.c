@@ -1,14 +1,11 @@
 /* Where the agent is off, whole or in part, and what it says then. */
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "test/check.h"
 #include "test/preload/profile_reader.h"
 #include "test/preload/run_program.h"
-#include "test/temp_path.h"
 
 static void run_status(struct run *run, const char *variable, bool with_agent)
 {
@@ -62,48 +59,6 @@ START_TEST(test_off_reads_nothing_else)
                                                 "LIBAGENT_HELP=1", "LIBAGENT_TYPO=1", NULL}});
     run_expect_quiet_success(&run);
     run_free(&run);
-}
-END_TEST
-
-/* A program with AT_SECURE that has the agent anyhow: it is linked with it. (As LD_PRELOAD the
- * loader takes no path then.) Built here, in the source's folder, where the Makefile runs suites.
- */
-START_TEST(test_secure_execution)
-{
-    char folder[TEMP_PATH_SIZE], command[2 * PATH_MAX], program[16 + TEMP_PATH_SIZE];
-    struct run secure, plain;
-    if (geteuid() != 0) {
-        fprintf(stderr, "not root: a set-user-id program cannot be made\n");
-        return;
-    }
-    ck_assert_ptr_nonnull(mkdtemp(temp_path(folder, "secure")));
-    snprintf(command, sizeof(command),
-             "set -e; d=%s; cp '%s' $d/libagent.so; "
-             "cc -D_GNU_SOURCE -I. -O2 -o $d/plain test/preload/prog_status.c -Wl,--no-as-needed "
-             "-L$d -l:libagent.so -Wl,-rpath,$d; cp $d/plain $d/secure; chown nobody $d/secure; "
-             "chmod 755 $d $d/plain $d/libagent.so; chmod 4755 $d/secure; mkdir -m 777 $d/profiles",
-             folder, run_agent_path());
-    ck_assert_int_eq(system(command), 0);
-    struct run_request request = {.program = program,
-                                  .arguments = (const char *[]){"60", NULL},
-                                  .folder = folder,
-                                  .without_agent = true};
-    snprintf(program, sizeof(program), "%s/secure", folder);
-    run_program(&secure, &request);
-    run_expect_quiet_success(&secure);
-    ck_assert_int_eq(run_number(&secure, "secure"), 1);
-    ck_assert_ptr_nonnull(strstr(secure.out, "SigCgt:\t0000000000000000"));
-    ck_assert_int_eq(run_number(&secure, "tasks"), 3); /* with "." and ".." */
-    ck_assert_ptr_null(strstr(secure.out, "signal:"));
-    run_expect_no_file(&secure);
-    /* A copy without the attribute is profiled: so that was what switched it off. */
-    snprintf(program, sizeof(program), "%s/plain", folder);
-    run_program(&plain, &request);
-    run_expect_quiet_success(&plain);
-    ck_assert_int_eq(run_number(&plain, "secure"), 0);
-    ck_assert_uint_eq(run_file_count(&plain, ".pb.gz"), 2);
-    snprintf(command, sizeof(command), "rm -rf %s", folder);
-    ck_assert_int_eq(system(command), 0);
 }
 END_TEST
 
@@ -199,7 +154,6 @@ Suite *suite(void)
     tcase_add_loop_test(tcase, test_off_leaves_no_trace, 0, 3);
     tcase_add_loop_test(tcase, test_on_is_seen, 0, 4);
     tcase_add_test(tcase, test_off_reads_nothing_else);
-    tcase_add_test(tcase, test_secure_execution);
     tcase_add_test(tcase, test_musl_program);
     tcase_add_test(tcase, test_help);
     tcase_add_loop_test(tcase, test_wrong_values, 0, sizeof(wrong) / sizeof(wrong[0]));

@@ -129,6 +129,24 @@ START_TEST(test_life_with_threads_of_the_agent)
 }
 END_TEST
 
+START_TEST(test_threads_that_block_all)
+{
+    expect_same_as_without("block", "LIBAGENT_PERIOD=60s");
+}
+END_TEST
+
+START_TEST(test_signal_that_is_ignored)
+{
+    expect_same_as_without("ignore", "LIBAGENT_PERIOD=60s");
+}
+END_TEST
+
+START_TEST(test_start_with_the_signal_ignored)
+{
+    expect_same_as_without("start-ignored", "LIBAGENT_PERIOD=60s");
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("harm_visible");
@@ -136,6 +154,9 @@ Suite *suite(void)
     tcase_set_timeout(tcase, 200);
     tcase_add_test(tcase, test_life);
     tcase_add_test(tcase, test_life_with_threads_of_the_agent);
+    tcase_add_test(tcase, test_threads_that_block_all);
+    tcase_add_test(tcase, test_signal_that_is_ignored);
+    tcase_add_test(tcase, test_start_with_the_signal_ignored);
     suite_add_tcase(suite, tcase);
     return suite;
 }

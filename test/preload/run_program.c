@@ -112,6 +112,19 @@ static void child_descriptor(const char *folder, const char *name, int target)
         close(fd);
 }
 
+/* Whoever runs the suites may ignore some (nohup), even those that libc keeps to itself. */
+static void reset_signals(void)
+{
+    static const struct {
+        void *handler;
+        unsigned long flags;
+        void *restorer;
+        uint64_t mask;
+    } by_default;
+    for (int signal = 1; signal <= 64; signal++)
+        syscall(SYS_rt_sigaction, signal, &by_default, NULL, sizeof(by_default.mask));
+}
+
 void run_start(struct run *run, const struct run_request *request)
 {
     *run = (struct run){.seconds = request->seconds ? request->seconds : DEFAULT_SECONDS};
@@ -154,7 +167,7 @@ void run_start(struct run *run, const struct run_request *request)
         child_descriptor("/dev", "null", 0);
         child_descriptor(run->folder, "stdout", 1);
         child_descriptor(run->folder, "stderr", 2);
-        signal(SIGPIPE, SIG_DFL);
+        reset_signals();
         execve(path, arguments, environment.variables);
         perror(path);
         _exit(START_FAILED);

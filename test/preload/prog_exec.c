@@ -41,8 +41,7 @@ static int show(int argc, char **argv)
     }
     printf("%d blocked\n", count);
     /* One that was left pending would come now. */
-    sigemptyset(&blocked);
-    sigprocmask(SIG_SETMASK, &blocked, NULL);
+    block_all_but(~(uint64_t)0);
     spin(15000000);
     return 21;
 }
@@ -65,9 +64,7 @@ static void in_thread(void)
 /* The timer's signal is pending when the program ends. */
 static void blocked(void)
 {
-    sigset_t all;
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, NULL);
+    block_all_but(0);
     spin(60000000);
     execve(self, arguments, given);
 }

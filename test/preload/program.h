@@ -3,10 +3,13 @@
 #ifndef LIBAGENT_TEST_PROGRAM_H
 #define LIBAGENT_TEST_PROGRAM_H
 
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 /* A function that stays one function: neither inlined, nor cloned, nor analysed. */
 #if defined(__clang__)
@@ -50,6 +53,13 @@ static inline void spin(uint64_t ns)
     for (uint64_t end = thread_cpu_ns() + ns; thread_cpu_ns() < end;)
         for (int i = 0; i < 10; i++)
             compute();
+}
+
+/* Blocks all signals but those of `mask` in the calling thread, even those that libc keeps. */
+static inline void block_all_but(uint64_t mask)
+{
+    mask = ~mask;
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
 }
 
 /* splitmix64: programs are the same in each run, unless they want otherwise. */

@@ -6,19 +6,28 @@
 #include "test/preload/profile_reader.h"
 #include "test/preload/run_program.h"
 
-static void run_case(struct run *run, const char *name, unsigned ms, const char *period,
-                     bool with_agent)
+static void start_case(struct run *run, const char *name, unsigned ms, const char *period,
+                       bool with_agent)
 {
     char text[16];
     snprintf(text, sizeof(text), "%u", ms);
-    run_program(run,
-                &(struct run_request){
-                    .program = "harm_seccomp",
-                    .arguments = (const char *[]){name, text, NULL},
-                    .environment = (const char *[]){"LIBAGENT_FREQUENCY=1000",
-                                                    "LIBAGENT_ALLOC_INTERVAL=16KiB", period, NULL},
-                    .without_agent = !with_agent,
-                    .seconds = 30});
+    run_start(run,
+              &(struct run_request){.program = "harm_seccomp",
+                                    .arguments = (const char *[]){name, text, NULL},
+                                    .environment = (const char *[]){"LIBAGENT_FREQUENCY=1000",
+                                                                    "LIBAGENT_ALLOC_INTERVAL=16KiB",
+                                                                    period, NULL},
+                                    .without_agent = !with_agent,
+                                    .seconds = 60});
+}
+
+static void run_both(struct run *with, unsigned ms, struct run *without, unsigned ms_without,
+                     const char *name, const char *period)
+{
+    start_case(with, name, ms, period, true);
+    start_case(without, name, ms_without, period, false);
+    run_wait(with);
+    run_wait(without);
 }
 
 /* What came before is in the profiles, what came after is not. */
@@ -39,8 +48,7 @@ static void expect_recorded_before(const struct run *run, unsigned ms)
 static void expect_same_as_without(const char *name, unsigned ms, const char *period)
 {
     struct run with, without;
-    run_case(&with, name, ms, period, true);
-    run_case(&without, name, 1, period, false);
+    run_both(&with, ms, &without, 1, name, period);
     ck_assert_msg(WIFEXITED(without.status), "wait status %#x without", without.status);
     ck_assert_uint_eq(without.err_size, 0);
     run_expect_same(&with, &without);
@@ -49,9 +57,11 @@ static void expect_same_as_without(const char *name, unsigned ms, const char *pe
     run_free(&without);
 }
 
-static const char *const cases[] = {"strict-prctl", "strict-seccomp", "strict-syscall-prctl",
-                                    "filter-prctl", "filter-seccomp", "filter-syscall-prctl",
-                                    "over-threads", "each-thread",    "filter-no-handlers"};
+static const char *const cases[] = {"strict-prctl",    "strict-seccomp", "strict-syscall-prctl",
+                                    "filter-prctl",    "filter-seccomp", "filter-syscall-prctl",
+                                    "over-threads",    "each-thread",    "filter-no-handlers",
+                                    "few-prctl",       "few-seccomp",    "few-syscall-prctl",
+                                    "few-over-threads"};
 enum { CASES = sizeof(cases) / sizeof(cases[0]) };
 
 START_TEST(test_works_on)
@@ -62,7 +72,8 @@ END_TEST
 
 /* After the first period the agent has threads: they may neither make calls nor keep the process
  * when its own threads have ended. */
-static const char *const late_cases[] = {"strict-prctl", "filter-seccomp", "over-threads"};
+static const char *const late_cases[] = {"strict-prctl", "filter-seccomp", "over-threads",
+                                         "few-prctl", "few-over-threads"};
 enum { LATE_CASES = sizeof(late_cases) / sizeof(late_cases[0]) };
 
 START_TEST(test_works_on_after_a_period)
@@ -71,12 +82,39 @@ START_TEST(test_works_on_after_a_period)
 }
 END_TEST
 
+/* What its parent sees of a process that entered after the agent's first period. */
+START_TEST(test_nothing_of_the_agent_is_left)
+{
+    struct run with, without;
+    run_both(&with, 1300, &without, 1, "looked-at", "LIBAGENT_PERIOD=1s");
+    run_expect_quiet_success(&with);
+    run_expect_quiet_success(&without);
+    /* There was something to go. */
+    ck_assert_int_ge(run_number(&with, "tasks-before"), 2);
+    ck_assert_int_ge(run_number(&with, "timers-before"), 1);
+    ck_assert_int_eq(run_number(&without, "tasks-before"), 1);
+    ck_assert_int_eq(run_number(&with, "tasks-after"), 1);
+    ck_assert_int_eq(run_number(&with, "timers-after"), 0);
+    ck_assert_int_eq(run_number(&with, "status"), 0);
+    ck_assert_int_eq(run_number(&without, "status"), 0);
+    /* The last window was written while it entered: files of two windows and families. */
+    ck_assert_int_ge(run_number(&with, "files-after"), 4);
+    ck_assert_int_eq(run_number(&without, "files-after"), 0);
+    struct profile cpu;
+    profile_load(&cpu, with.profiles, "cpu", (int)run_number(&with, "child"));
+    ck_assert_double_ge((double)profile_under(&cpu, CPU_NS, "before"), 0.95 * 1300e6);
+    ck_assert_int_eq(profile_under(&cpu, CPU_NS, "after"), 0);
+    profile_free(&cpu);
+    run_free(&with);
+    run_free(&without);
+}
+END_TEST
+
 START_TEST(test_asking_changes_nothing)
 {
     struct run with, without;
     struct profile cpu;
-    run_case(&with, "asks", 100, "LIBAGENT_PERIOD=60s", true);
-    run_case(&without, "asks", 1, "LIBAGENT_PERIOD=60s", false);
+    run_both(&with, 100, &without, 1, "asks", "LIBAGENT_PERIOD=60s");
     run_expect_quiet_success(&without);
     run_expect_same(&with, &without);
     profile_load(&cpu, with.profiles, "cpu", with.pid);
@@ -96,6 +134,7 @@ Suite *suite(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, test_works_on, 0, CASES);
     tcase_add_loop_test(tcase, test_works_on_after_a_period, 0, LATE_CASES);
+    tcase_add_test(tcase, test_nothing_of_the_agent_is_left);
     tcase_add_test(tcase, test_asking_changes_nothing);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -2,6 +2,7 @@
 /* LIBS: -lpthread */
 /* prog_harm_seccomp CASE [MILLISECONDS]: puts itself under seccomp and works on. Prints the same in
  * each run. From then on the clocks of CPU time, which are system calls, are not for it. */
+#include <dirent.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -12,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "test/preload/program.h"
@@ -59,9 +61,13 @@ static const int calls[] = {SYS_write,      SYS_brk,          SYS_mmap,     SYS_
                             SYS_exit_group, SYS_rt_sigreturn, SYS_exit,     SYS_rt_sigprocmask};
 enum { NO_HANDLERS = 9, NO_THREADS = 10, ALL = sizeof(calls) / sizeof(calls[0]) };
 
+/* What is left to a program that only computes and writes. */
+static const int few_calls[] = {SYS_read, SYS_write, SYS_exit_group};
+enum { FEW = sizeof(few_calls) / sizeof(few_calls[0]) };
+
 static struct sock_filter steps[2 * ALL + 2];
 
-static struct sock_fprog *make_filter(int count)
+static struct sock_fprog *allow(const int *allowed, int count)
 {
     static struct sock_fprog program = {.filter = steps};
     unsigned short n = 0;
@@ -69,12 +75,17 @@ static struct sock_fprog *make_filter(int count)
         (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
     for (int i = 0; i < count; i++) {
         steps[n++] =
-            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i], 0, 1);
+            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)allowed[i], 0, 1);
         steps[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     }
     steps[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
     program.len = n;
     return &program;
+}
+
+static struct sock_fprog *make_filter(int count)
+{
+    return allow(calls, count);
 }
 
 static void no_new_privileges(void)
@@ -147,6 +158,33 @@ static void filter_by_syscall_prctl(void)
         syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, make_filter(NO_THREADS), 0, 0));
 }
 
+/* Kills for everything that an agent could call: timers, masks, futexes, madvise, the return of a
+ * handler. */
+static void after_few(long result)
+{
+    entered(result);
+    after(1000);
+    say("done\n");
+}
+
+static void few_by_prctl(void)
+{
+    no_new_privileges();
+    after_few(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, allow(few_calls, FEW)));
+}
+
+static void few_by_seccomp(void)
+{
+    no_new_privileges();
+    after_few(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, allow(few_calls, FEW)));
+}
+
+static void few_by_syscall_prctl(void)
+{
+    no_new_privileges();
+    after_few(syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, allow(few_calls, FEW), 0, 0));
+}
+
 enum { THREADS = 3 };
 static pthread_t threads[THREADS];
 static pthread_barrier_t started;
@@ -189,6 +227,99 @@ static void filter_over_threads(void)
     __atomic_store_n(&stop, true, __ATOMIC_RELEASE);
     join_threads();
     say("joined\n");
+}
+
+static void *work_for_good(void *data)
+{
+    pthread_barrier_wait(&started);
+    for (;;) {
+        allocate(1000);
+        compute();
+    }
+    return data;
+}
+
+/* They compute on until the process ends. */
+static void few_over_threads(void)
+{
+    start_threads(work_for_good);
+    before(100);
+    no_new_privileges();
+    after_few(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC,
+                      allow(few_calls, FEW)));
+    _exit(0);
+}
+
+/* ---- from outside ---- */
+
+static int count_lines(const char *what, pid_t pid, const char *start)
+{
+    char path[64], line[256];
+    int count = 0;
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, what);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof(line), file))
+        count += strncmp(line, start, strlen(start)) == 0;
+    if (file)
+        fclose(file);
+    return count;
+}
+
+static int count_names(const char *path, const char *part)
+{
+    DIR *folder = opendir(path);
+    int count = 0;
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        count += entry->d_name[0] != '.' && strstr(entry->d_name, part) != NULL;
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+static void look_at(const char *when, pid_t pid)
+{
+    char tasks[64], number[16];
+    snprintf(tasks, sizeof(tasks), "/proc/%d/task", (int)pid);
+    snprintf(number, sizeof(number), ".%d.", (int)pid);
+    printf("tasks-%s %d\n", when, count_names(tasks, ""));
+    printf("timers-%s %d\n", when, count_lines("timers", pid, "ID:"));
+    printf("files-%s %d\n", when, count_names(getenv("LIBAGENT_OUTPUT"), number));
+}
+
+static void wait_for_byte(int fd)
+{
+    char byte;
+    if (read(fd, &byte, 1) != 1)
+        _exit(1);
+}
+
+static void looked_at(uint64_t ms)
+{
+    int up[2], down[2];
+    if (pipe(up) != 0 || pipe(down) != 0)
+        exit(1);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(up[1], STDOUT_FILENO); /* where `entered` goes */
+        before(ms);
+        say("!");
+        wait_for_byte(down[0]);
+        no_new_privileges();
+        entered(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, allow(few_calls, FEW)));
+        wait_for_byte(down[0]);
+        after(1000);
+        syscall(SYS_exit_group, 0);
+    }
+    wait_for_byte(up[0]);
+    look_at("before", pid);
+    if (write(down[1], "!", 1) != 1)
+        exit(1);
+    wait_for_byte(up[0]);
+    look_at("after", pid);
+    int status = -1;
+    if (write(down[1], "!", 1) != 1 || waitpid(pid, &status, 0) != pid)
+        exit(1);
+    printf("child %d\nstatus %d\n", (int)pid, status);
 }
 
 static void *enter_and_work(void *program)
@@ -253,7 +384,15 @@ int main(int argc, char **argv)
                  {"filter-syscall-prctl", filter_by_syscall_prctl},
                  {"over-threads", filter_over_threads},
                  {"each-thread", filter_of_each_thread},
+                 {"few-prctl", few_by_prctl},
+                 {"few-seccomp", few_by_seccomp},
+                 {"few-syscall-prctl", few_by_syscall_prctl},
+                 {"few-over-threads", few_over_threads},
                  {"asks", asks}};
+    if (argc > 1 && strcmp(argv[1], "looked-at") == 0) {
+        looked_at(number_argument(argc, argv, 2, 300));
+        return 0;
+    }
     for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++)
         if (strcmp(argv[1], cases[i].name) == 0) {
             before(number_argument(argc, argv, 2, 300));

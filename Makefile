@@ -1,6 +1,7 @@
 # Targets: all (libagent.so), deps, demo, test, check, check-preload, coverage, lint, bench,
-# bench-unwind, map, install, clean. Variables: CC=gcc|clang, SAN=address,undefined|thread (suites only),
-# SUITES="check_x ..." (run only these), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR.
+# bench-deps, bench-unwind, map, install, clean. Variables: CC=gcc|clang,
+# SAN=address,undefined|thread (suites only), SUITES="check_x ..." or WHAT="pair1 ..." (run only
+# these suites, or parts of bench), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR.
 #
 # Each source is compiled in two flavours: product (libagent.so), and test (-DLIBAGENT_TEST, where
 # system calls can be answered by a suite). Each compiler and sanitizer has its own folders.
@@ -67,7 +68,8 @@ ifndef V
 endif
 say = printf '  %-5s %s\n' $(1) $@
 
-.PHONY: all deps demo test check check-preload coverage lint bench bench-unwind map install clean objects
+.PHONY: all deps demo test check check-preload coverage lint bench bench-deps bench-unwind map install \
+    clean objects
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -216,9 +218,11 @@ $(PRELOAD)/prog_%: test/preload/prog_%.c Makefile
 $(PRELOAD)/prog_%: test/preload/prog_%.cc Makefile
 	$(call build_program,$(CXX))
 
+BENCH_PROGRAMS := $(addprefix $(BENCH)/,bench_calls bench_memory bench_samples bench_single)
+
 # Everything that is compiled, for lint.
 objects: $(PRODUCT)/libagent.so $(SUITE_PROGRAMS) $(PRELOAD_SUITES) $(PROGRAMS) \
-    $(BENCH)/bench_calls $(BENCH)/bench_unwind $(BENCH)/floor_shim.so
+    $(BENCH_PROGRAMS) $(BENCH)/bench_unwind $(BENCH)/floor_shim.so
 
 # ---- Everything else is a script ---------------------------------------------------------------
 
@@ -232,8 +236,11 @@ demo: deps
 	$(MAKE) all
 	sh test/demo.sh
 
-bench: all $(BENCH)/bench_calls $(BENCH)/floor_shim.so
-	python3 test/bench/run.py $(BENCH) libagent.so
+bench: all $(BENCH_PROGRAMS) $(BENCH)/floor_shim.so
+	PYTHONDONTWRITEBYTECODE=1 python3 test/bench/run.py $(BENCH) libagent.so $(WHAT)
+
+bench-deps:
+	sh test/deps.sh bench
 
 $(BENCH)/%.so: test/bench/%.c Makefile
 	mkdir -p $(@D); $(call say,LINK)
@@ -241,7 +248,10 @@ $(BENCH)/%.so: test/bench/%.c Makefile
 
 $(BENCH)/%: test/bench/%.c Makefile
 	mkdir -p $(@D); $(call say,LINK)
-	$(CC) $(COMMON) -o $@ $< -lpthread
+	$(CC) $(COMMON) -fomit-frame-pointer -o $@ $< -lpthread
+
+$(BENCH)/%: test/bench/%.cc Makefile
+	$(call build_program,$(CXX)) -O2
 
 # The unwinder beside libunwind, in one process; the agent's objects are the product's.
 bench-unwind: $(BENCH)/bench_unwind

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that build, demo and tests use and that are missing; says nothing
-# when none is. Without root or sudo it says what to install and fails.
+# when none is. Without root or sudo it says what to install and fails. `deps.sh bench` installs
+# what only make bench uses.
 set -eu
 
 # Compilers and the archives that are linked in
@@ -16,9 +17,16 @@ programs="sqlite3 nginx openssl git perl bash bubblewrap sudo iputils-ping"
 lint="clang-format clang-tidy cppcheck"
 # make coverage
 coverage="gcovr"
+# The profilers that libagent is compared with (Debian's jemalloc has its profiler built in), and
+# the programs on which it is
+bench="libgoogle-perftools4 libjemalloc2 heaptrack redis-server redis-tools sqlite3 python3"
 
+case ${1:-} in
+bench) wanted=$bench ;;
+*) wanted="$build $suites $demo $programs $lint $coverage" ;;
+esac
 missing=
-for package in $build $suites $demo $programs $lint $coverage; do
+for package in $wanted; do
     case $(dpkg-query -W -f '${Status}' "$package" 2> /dev/null) in
     *" installed") ;;
     *) missing="$missing $package" ;;

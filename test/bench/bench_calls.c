@@ -1,7 +1,12 @@
 /* bench_calls.c: the cost of one call, measured from the app's side. `bench_calls WHAT` prints
  * nanoseconds a call: pair1, pair2 (malloc and free at once, 1 and 2 threads), ring1k, ring100k
  * (the same with so many blocks live), thread (created and joined), exec (/bin/true, until it has
- * ended). Each runs about a quarter of a second. */
+ * ended). Each runs about a quarter of a second, however slow a call is.
+ *
+ * The first four are CPU time of the process, so that what else the machine does stays out of them
+ * and a thread of a profiler's does not; thread and exec are time on the wall.
+ *
+ * BENCH_PRELOAD is the preload for the children of exec: heaptrack takes LD_PRELOAD away. */
 #include <pthread.h>
 #include <spawn.h>
 #include <stdint.h>
@@ -13,7 +18,7 @@
 
 extern char **environ;
 
-enum { PAIRS = 5000000, RING_STEPS = 2000000, RING_MAX = 100000, THREADS = 5000, EXECS = 200 };
+enum { BLOCK = 10000, RING_MAX = 100000, THREADS = 10, EXECS = 1 };
 
 /* Sizes 16 to 512 B, the same ones in each run. */
 static size_t sizes[1024];
@@ -27,10 +32,10 @@ static void fill_sizes(void)
     }
 }
 
-static double now_ns(void)
+static double now_ns(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
@@ -41,39 +46,69 @@ static void *used(void *block)
     return block;
 }
 
-static void *pairs(void *argument)
+static void *ring[RING_MAX];
+static size_t live;
+
+static void pair_block(void)
 {
-    for (size_t i = 0; i < PAIRS; i++)
+    for (size_t i = 0; i < BLOCK; i++)
         free(used(malloc(sizes[i & 1023])));
-    return argument;
 }
 
-static double bench_pairs(int threads)
+static void ring_block(void)
 {
-    pthread_t others[8];
-    double start = now_ns();
-    for (int i = 1; i < threads; i++)
-        pthread_create(&others[i], NULL, pairs, NULL);
-    pairs(NULL);
-    for (int i = 1; i < threads; i++)
-        pthread_join(others[i], NULL);
-    return (now_ns() - start) / PAIRS;
-}
-
-static double bench_ring(size_t live)
-{
-    static void *ring[RING_MAX];
-    for (size_t i = 0; i < live; i++)
-        ring[i] = malloc(sizes[i & 1023]);
-    uint32_t state = 1;
-    double start = now_ns();
-    for (size_t i = 0; i < RING_STEPS; i++) {
+    static uint32_t state = 1;
+    for (size_t i = 0; i < BLOCK; i++) {
         state = state * 1664525u + 1013904223u;
         void **slot = &ring[(uint64_t)state * live >> 32];
         free(*slot);
         *slot = used(malloc(sizes[i & 1023]));
     }
-    return (now_ns() - start) / RING_STEPS;
+}
+
+/* Blocks of calls, for a quarter of a second on the wall; gives how many. */
+static size_t repeat(void (*block)(void))
+{
+    size_t blocks = 0;
+    double end = now_ns(CLOCK_MONOTONIC) + 0.25e9;
+    for (; now_ns(CLOCK_MONOTONIC) < end; blocks++)
+        block();
+    return blocks;
+}
+
+static void *other_pairs(void *count)
+{
+    *(size_t *)count = repeat(pair_block);
+    return NULL;
+}
+
+static double bench_pairs(int threads)
+{
+    pthread_t others[8];
+    size_t counts[8];
+    pair_block();
+    double start = now_ns(CLOCK_PROCESS_CPUTIME_ID);
+    for (int i = 1; i < threads; i++)
+        pthread_create(&others[i], NULL, other_pairs, &counts[i]);
+    size_t blocks = repeat(pair_block);
+    for (int i = 1; i < threads; i++) {
+        pthread_join(others[i], NULL);
+        blocks += counts[i];
+    }
+    return (now_ns(CLOCK_PROCESS_CPUTIME_ID) - start) / (double)(blocks * BLOCK);
+}
+
+static double bench_ring(size_t count)
+{
+    live = count;
+    for (size_t i = 0; i < live; i++)
+        ring[i] = malloc(sizes[i & 1023]);
+    /* The blocks get the order that they have in the long run. */
+    for (size_t i = 0; i < 2 * live / BLOCK; i++)
+        ring_block();
+    double start = now_ns(CLOCK_PROCESS_CPUTIME_ID);
+    size_t blocks = repeat(ring_block);
+    return (now_ns(CLOCK_PROCESS_CPUTIME_ID) - start) / (double)(blocks * BLOCK);
 }
 
 static void *nothing(void *argument)
@@ -81,21 +116,18 @@ static void *nothing(void *argument)
     return argument;
 }
 
-static double bench_thread(void)
+static void thread_block(void)
 {
-    double start = now_ns();
     for (int i = 0; i < THREADS; i++) {
         pthread_t thread;
-        pthread_create(&thread, NULL, nothing, NULL);
-        pthread_join(thread, NULL);
+        if (pthread_create(&thread, NULL, nothing, NULL) != 0 || pthread_join(thread, NULL) != 0)
+            exit(1);
     }
-    return (now_ns() - start) / THREADS;
 }
 
-static double bench_exec(void)
+static void exec_block(void)
 {
     char *arguments[] = {"/bin/true", NULL};
-    double start = now_ns();
     for (int i = 0; i < EXECS; i++) {
         pid_t child;
         int status;
@@ -104,13 +136,36 @@ static double bench_exec(void)
         if (waitpid(child, &status, 0) != child || status != 0)
             exit(1);
     }
-    return (now_ns() - start) / EXECS;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of the blocks: one that had to wait for a processor does not count. */
+static double bench_wall(void (*block)(void), int calls)
+{
+    static double took[1000];
+    size_t blocks = 0;
+    block();
+    double end = now_ns(CLOCK_MONOTONIC) + 0.25e9;
+    for (double start; (start = now_ns(CLOCK_MONOTONIC)) < end && blocks < 1000; blocks++) {
+        block();
+        took[blocks] = now_ns(CLOCK_MONOTONIC) - start;
+    }
+    qsort(took, blocks, sizeof(*took), compare);
+    return took[blocks / 2] / calls;
 }
 
 int main(int argc, char **argv)
 {
     const char *what = argc == 2 ? argv[1] : "";
+    const char *preload = getenv("BENCH_PRELOAD");
     double ns;
+    if (preload)
+        setenv("LD_PRELOAD", preload, 1);
     fill_sizes();
     if (strcmp(what, "pair1") == 0)
         ns = bench_pairs(1);
@@ -121,9 +176,9 @@ int main(int argc, char **argv)
     else if (strcmp(what, "ring100k") == 0)
         ns = bench_ring(RING_MAX);
     else if (strcmp(what, "thread") == 0)
-        ns = bench_thread();
+        ns = bench_wall(thread_block, THREADS);
     else if (strcmp(what, "exec") == 0)
-        ns = bench_exec();
+        ns = bench_wall(exec_block, EXECS);
     else
         return 2;
     printf("%.3f\n", ns);

@@ -1,0 +1,120 @@
+"""Measuring in alternation, and the table of one measurement with its verdicts.
+
+A round runs each configuration once; every other round runs them backwards. What is printed of two
+configurations is the median of what they differ by in each round, so that a machine that grows
+slower or faster in between does so for both; `+-` beside it is half its interquartile range. A
+verdict nearer to its limit than twice the median's standard error is marked `?`."""
+
+import math
+import statistics
+
+class Limit:
+    """At most `most` against the configuration `against`: kind "ratio", or "difference" in the
+    table's unit."""
+
+    def __init__(self, kind, most, against):
+        self.kind, self.most, self.against = kind, most, against
+
+    def text(self, unit):
+        if self.kind == "ratio":
+            return f"at most {self.most:g} x {self.against}"
+        return f"at most {self.most:g} {unit} more than {self.against}"
+
+
+def alternate(configurations, rounds, measure):
+    """{name: [a figure a round]} of measure(configuration); rounds is a number, or a function of
+    the configuration."""
+    count = rounds if callable(rounds) else lambda configuration: rounds
+    figures = {c.name: [] for c in configurations if not c.missing}
+    for turn in range(max(count(c) for c in configurations)):
+        for c in configurations if turn % 2 == 0 else reversed(configurations):
+            if not c.missing and turn < count(c):
+                figures[c.name].append(measure(c))
+    return figures
+
+
+def paired(figures, name, against, kind):
+    pairs = zip(figures[name], figures[against])
+    return [a / b if kind == "ratio" else a - b for a, b in pairs]
+
+
+def half_range(values):
+    low, _, high = statistics.quantiles(values, n=4)
+    return (high - low) / 2
+
+
+def standard_error(values):
+    """Of the median: 1.253 sigma / sqrt(n), where sigma is the interquartile range / 1.349."""
+    return 1.253 * 2 * half_range(values) / 1.349 / math.sqrt(len(values))
+
+
+class Verdict:
+    def __init__(self, limit, values, unit):
+        median = statistics.median(values)
+        over = (median / limit.most - 1) * 100
+        self.good = over <= 0
+        self.sure = abs(median - limit.most) > 2 * standard_error(values)
+        self.text = ("good" if self.good else f"OVER {over:.1f} %") + ("" if self.sure else " ?")
+        shown = f"{median:.3f} x" if limit.kind == "ratio" else f"{median:+.2f} {unit}"
+        self.line = f"{shown} ({limit.text(unit)})"
+
+
+class Report:
+    """Prints the tables as they are made; keeps the verdicts for the summary."""
+
+    def __init__(self):
+        self.verdicts = []
+        self.missing = {}
+
+    def table(self, title, unit, configurations, figures, limits=None):
+        """limits: {name of configuration: Limit}"""
+        print(f"\n{title}")
+        print(f"{'':24}{unit:>9} {'+-':>7}  x none     +- x floor     +-   - floor  verdict")
+        for c in configurations:
+            if c.missing:
+                self.missing[c.name] = c.missing
+                print(f"{c.name:24}NOT MEASURED: {c.missing}")
+                continue
+            values = figures[c.name]
+            row = f"{c.name:24}{statistics.median(values):9.2f} {half_range(values):7.2f}"
+            for against in ("none", "floor"):
+                row += " " + self.ratio(figures, c.name, against)
+            row += " " + self.difference(figures, c.name, "floor")
+            print(row + "  " + self.remark(title, unit, c, figures, limits or {}), flush=True)
+
+    @staticmethod
+    def ratio(figures, name, against):
+        if name == against or against not in figures:
+            return " " * 14
+        ratios = paired(figures, name, against, "ratio")
+        return f"{statistics.median(ratios):7.3f} {half_range(ratios):6.3f}"
+
+    @staticmethod
+    def difference(figures, name, against):
+        if name == against or against not in figures:
+            return " " * 9
+        return f"{statistics.median(paired(figures, name, against, 'difference')):+9.2f}"
+
+    def remark(self, title, unit, configuration, figures, limits):
+        name, over = configuration.name, configuration.over
+        if name in limits:
+            limit = limits[name]
+            values = paired(figures, name, limit.against, limit.kind)
+            verdict = Verdict(limit, values, unit)
+            self.verdicts.append((f"{name}, {title}", verdict))
+            return f"{verdict.text} ({limit.text(unit)})"
+        if over in figures:
+            return f"{self.difference(figures, name, over).strip()} {unit} over {over}"
+        return ""
+
+    def summary(self):
+        """The exit status: 2 where something was not measured, 1 where a limit is missed for
+        certain, else 0."""
+        print("\nLimits (?: nearer to the limit than the noise)")
+        for what, verdict in self.verdicts:
+            print(f"  {verdict.text:14} {what}: {verdict.line}")
+        for name, reason in self.missing.items():
+            print(f"  NOT MEASURED   {name}: {reason}")
+        if self.missing:
+            return 2
+        return 1 if any(v.sure and not v.good for _, v in self.verdicts) else 0

@@ -7,8 +7,11 @@
 #include <time.h>
 #include <unistd.h>
 
+static pthread_barrier_t all_there;
+
 static void *wait_for_ever(void *argument)
 {
+    pthread_barrier_wait(&all_there);
     while (pause() != 0)
         continue;
     return argument;
@@ -19,11 +22,14 @@ int main(int argc, char **argv)
     char end;
     if (argc != 3)
         return 2;
-    for (int i = 0; i < atoi(argv[1]); i++) {
+    int threads = atoi(argv[1]);
+    pthread_barrier_init(&all_there, NULL, (unsigned)threads + 1);
+    for (int i = 0; i < threads; i++) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, wait_for_ever, NULL) != 0)
             return 1;
     }
+    pthread_barrier_wait(&all_there);
     clock_t until = (clock_t)(atof(argv[2]) * CLOCKS_PER_SEC);
     while (clock() < until) {
         void *block = malloc(1000);

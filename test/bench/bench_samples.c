@@ -1,5 +1,6 @@
 /* bench_samples.c: what one sample costs, 50 of 200 distinct functions deep, the tables and the
- * unwinder's cache warm. Prints nanoseconds of CPU time for a descent with what is at its bottom:
+ * unwinder's cache warm. Prints nanoseconds of CPU time for a descent with what is at its bottom,
+ * and how many descents there were:
  *
  *     bench_samples empty      a signal to an empty handler of this program
  *     bench_samples signal     the same signal to whatever handler a preload has set
@@ -117,12 +118,12 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "signal") != 0) {
         return 2;
     }
-    size_t descents = 0;
-    round_of_descents();
+    size_t warming = round_of_descents(), descents = 0;
     double start = now_ns(CLOCK_PROCESS_CPUTIME_ID);
     double end = now_ns(CLOCK_MONOTONIC) + 0.25e9;
     while (now_ns(CLOCK_MONOTONIC) < end)
         descents += round_of_descents();
-    printf("%.3f\n", (now_ns(CLOCK_PROCESS_CPUTIME_ID) - start) / (double)descents);
+    double ns = (now_ns(CLOCK_PROCESS_CPUTIME_ID) - start) / (double)descents;
+    printf("%.3f %zu\n", ns, warming + descents);
     return 0;
 }

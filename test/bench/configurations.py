@@ -32,6 +32,10 @@ class Configuration:
         return Configuration(name, self.preload, {**self.extra, **more}, self.over, self.missing)
 
 
+def named(configurations, name):
+    return next(c for c in configurations if c.name == name)
+
+
 def library(pattern):
     for place in ("/usr/lib/*-linux-gnu/", "/usr/lib/"):
         found = sorted(glob.glob(place + pattern))

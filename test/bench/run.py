@@ -11,12 +11,20 @@ import sys
 import tempfile
 
 import calls
+import programs
+import resident
+import samples
 from configurations import all_configurations
 from table import Report
 
 TOPICS = {what: (lambda report, folder, chosen, what=what:
                  calls.bench_call(report, folder, chosen, what)) for what in calls.CALLS}
 TOPICS["single"] = calls.bench_single
+TOPICS["redis"] = programs.bench_redis
+TOPICS["sqlite"] = programs.bench_sqlite
+TOPICS["python"] = programs.bench_python
+TOPICS["samples"] = samples.bench_samples
+TOPICS["memory"] = resident.bench_memory
 
 
 def main():
@@ -26,6 +34,9 @@ def main():
     if unknown:
         raise SystemExit(f"no topic {unknown[0]}; there are: {' '.join(TOPICS)}")
     report = Report()
+    busy = os.getloadavg()[0]
+    if busy > 0.5:
+        print(f"The machine is busy (load average {busy:.1f}): small differences will not be told.")
     with tempfile.TemporaryDirectory() as output:
         os.chdir(output)  # children under heaptrack leave files where they run
         chosen = all_configurations(folder, agent, output)

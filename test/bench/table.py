@@ -8,6 +8,10 @@ verdict nearer to its limit than twice the median's standard error is marked `?`
 import math
 import statistics
 
+# Widths of columns
+NAME, RATIO, DIFFERENCE = 24, 15, 9
+
+
 class Limit:
     """At most `most` against the configuration `against`: kind "ratio", or "difference" in the
     table's unit."""
@@ -21,14 +25,16 @@ class Limit:
         return f"at most {self.most:g} {unit} more than {self.against}"
 
 
+def in_order(items, turn):
+    return items if turn % 2 == 0 else items[::-1]
+
+
 def alternate(configurations, rounds, measure):
-    """{name: [a figure a round]} of measure(configuration); rounds is a number, or a function of
-    the configuration."""
-    count = rounds if callable(rounds) else lambda configuration: rounds
+    """{name: [a figure a round]} of measure(configuration)."""
     figures = {c.name: [] for c in configurations if not c.missing}
-    for turn in range(max(count(c) for c in configurations)):
-        for c in configurations if turn % 2 == 0 else reversed(configurations):
-            if not c.missing and turn < count(c):
+    for turn in range(rounds):
+        for c in in_order(configurations, turn):
+            if not c.missing:
                 figures[c.name].append(measure(c))
     return figures
 
@@ -66,34 +72,36 @@ class Report:
         self.verdicts = []
         self.missing = {}
 
-    def table(self, title, unit, configurations, figures, limits=None):
-        """limits: {name of configuration: Limit}"""
-        print(f"\n{title}")
-        print(f"{'':24}{unit:>9} {'+-':>7}  x none     +- x floor     +-   - floor  verdict")
+    def table(self, title, unit, configurations, figures, limits=None, bases=("none", "floor")):
+        """limits: {name of configuration: Limit}. Ratios to `bases`, the difference to the last.
+        The summary names what stands in the title before a colon."""
+        heads = [f"{'x ' + base:>{RATIO - 7}} {'+-':>6}" for base in bases]
+        heads += [f"{'- ' + base:>{DIFFERENCE}}" for base in bases[-1:]]
+        print(f"\n{title}\n" + "  ".join([f"{'':{NAME}}{unit:>9} {'+-':>7}"] + heads))
         for c in configurations:
             if c.missing:
                 self.missing[c.name] = c.missing
-                print(f"{c.name:24}NOT MEASURED: {c.missing}")
+                print(f"{c.name:{NAME}}NOT MEASURED: {c.missing}")
                 continue
             values = figures[c.name]
-            row = f"{c.name:24}{statistics.median(values):9.2f} {half_range(values):7.2f}"
-            for against in ("none", "floor"):
-                row += " " + self.ratio(figures, c.name, against)
-            row += " " + self.difference(figures, c.name, "floor")
-            print(row + "  " + self.remark(title, unit, c, figures, limits or {}), flush=True)
+            row = [f"{c.name:{NAME}}{statistics.median(values):9.2f} {half_range(values):7.2f}"]
+            row += [self.ratio(figures, c.name, base) for base in bases]
+            row += [f"{self.difference(figures, c.name, base):>{DIFFERENCE}}" for base in bases[-1:]]
+            row.append(self.remark(title, unit, c, figures, limits or {}))
+            print("  ".join(row).rstrip(), flush=True)
 
     @staticmethod
     def ratio(figures, name, against):
-        if name == against or against not in figures:
-            return " " * 14
+        if name == against:
+            return " " * RATIO
         ratios = paired(figures, name, against, "ratio")
-        return f"{statistics.median(ratios):7.3f} {half_range(ratios):6.3f}"
+        return f"{statistics.median(ratios):{RATIO - 7}.3f} {half_range(ratios):6.3f}"
 
     @staticmethod
     def difference(figures, name, against):
-        if name == against or against not in figures:
-            return " " * 9
-        return f"{statistics.median(paired(figures, name, against, 'difference')):+9.2f}"
+        if name == against:
+            return ""
+        return f"{statistics.median(paired(figures, name, against, 'difference')):+.2f}"
 
     def remark(self, title, unit, configuration, figures, limits):
         name, over = configuration.name, configuration.over
@@ -101,10 +109,10 @@ class Report:
             limit = limits[name]
             values = paired(figures, name, limit.against, limit.kind)
             verdict = Verdict(limit, values, unit)
-            self.verdicts.append((f"{name}, {title}", verdict))
-            return f"{verdict.text} ({limit.text(unit)})"
+            self.verdicts.append((f"{name}, {title.partition(':')[0]}", verdict))
+            return f"{verdict.text}: {verdict.line}"
         if over in figures:
-            return f"{self.difference(figures, name, over).strip()} {unit} over {over}"
+            return f"{self.difference(figures, name, over)} {unit} over {over}"
         return ""
 
     def summary(self):

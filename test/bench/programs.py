@@ -1,0 +1,179 @@
+"""Whole programs: CPU time of redis-server for a request, of sqlite3 inserting rows, of python3
+whose objects come from malloc. Each round has fresh processes, so that what its memory's layout
+does to one is noise among the pairs and not a bias of one configuration."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+
+from table import Limit, in_order, paired, standard_error
+
+PEER_ROUNDS = 7
+OURS = ("none", "none again", "floor", "libagent")
+# A difference of 1 % is to be told: rounds go on until the median's standard error is a quarter of
+# that, and no longer than some minutes on a machine too busy for it. How many there are depends on
+# the spread alone, never on which way the median lies.
+LEAST_ROUNDS, MOST_ROUNDS, ENOUGH = 15, 51, 0.0025
+
+
+def rounds_of(chosen, measure):
+    """As table.alternate, where measure(configurations) gives {name: figure} of one round."""
+    figures = {c.name: [] for c in chosen if not c.missing}
+    for turn in range(MOST_ROUNDS):
+        if turn >= LEAST_ROUNDS:
+            ratios = paired(figures, "libagent", "floor", "ratio")
+            if standard_error(ratios) < ENOUGH:
+                break
+        asked = [c for c in chosen if not c.missing and (turn < PEER_ROUNDS or c.name in OURS)]
+        for name, figure in measure(in_order(asked, turn)).items():
+            figures[name].append(figure)
+    return figures
+
+
+def process_cpu_s(pid):
+    """All threads', also ended ones', to the nanosecond: the clock that clock_getcpuclockid names
+    (CPUCLOCK_SCHED of process pid)."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def on_processor(number):
+    """Server and client each have a processor, where there are two. Not by taskset, which would be
+    the program that is profiled first."""
+    cpus = sorted(os.sched_getaffinity(0))
+    return lambda: os.sched_setaffinity(0, {cpus[number % len(cpus)]})
+
+
+class Redis:
+    def __init__(self, configuration):
+        self.name = configuration.name
+        self.path = os.path.abspath(configuration.name.replace(" ", "-") + ".socket")
+        command = ["redis-server", "--port", "0", "--unixsocket", self.path, "--save", "",
+                   "--appendonly", "no", "--daemonize", "no"]
+        self.server = subprocess.Popen(command, env=configuration.environment(),
+                                       preexec_fn=on_processor(0), stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)
+        self.cpu_s = 0
+
+    def wait_until_it_answers(self):
+        end = time.monotonic() + 20
+        while time.monotonic() < end and self.server.poll() is None:
+            with socket.socket(socket.AF_UNIX) as client:
+                try:
+                    client.connect(self.path)
+                    client.sendall(b"PING\r\n")
+                    if client.recv(7) == b"+PONG\r\n":
+                        return
+                except OSError:
+                    time.sleep(0.005)
+        raise SystemExit(f"{self.name}: redis-server does not answer")
+
+    def load(self, requests):
+        before = process_cpu_s(self.server.pid)
+        subprocess.run(["redis-benchmark", "-s", self.path, "-P", "16", "-t", "set,get", "-q", "-n",
+                        str(requests), "-r", "10000", "-d", "64"], preexec_fn=on_processor(1),
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+        self.cpu_s += process_cpu_s(self.server.pid) - before
+
+    def end(self):
+        self.server.terminate()
+        self.server.wait()
+
+
+def redis_round(configurations):
+    """Microseconds a request. The servers of a round are loaded in turns of some 50 ms, so that
+    they all see the same of what else the machine does."""
+    turns, requests = 8, 25000
+    servers = [Redis(c) for c in configurations]
+    try:
+        for server in servers:
+            server.wait_until_it_answers()
+            server.load(requests)
+            server.cpu_s = 0
+        for turn in range(turns):
+            for server in in_order(servers, turn):
+                server.load(requests)
+    finally:
+        for server in servers:
+            server.end()
+    return {server.name: server.cpu_s * 1e6 / (2 * turns * requests) for server in servers}
+
+
+SQL = """pragma journal_mode = off; pragma synchronous = off;
+create table t(id integer primary key, name text, value real, note text);
+create index by_name on t(name);
+begin;
+%s
+commit;
+select count(*), sum(length(note)) from t;
+"""
+
+PYTHON = """
+import json
+rows = [{"id": i, "name": "row %d" % i, "tags": [str(i * k) for k in range(5)]} for i in range(20000)]
+for _ in range(2):
+    text = json.dumps(rows)
+    rows = json.loads(text)
+words = {}
+for row in rows:
+    for tag in row["tags"]:
+        words.setdefault(tag, []).append(row["name"].upper())
+print(len(text), len(words))
+"""
+
+
+def children_round(configurations, command, **more):
+    return {c.name: child_cpu_ms(c, command, **more) for c in configurations}
+
+
+def child_cpu_ms(configuration, command, **more):
+    """Of one run, all its threads; its output goes nowhere."""
+    with open(os.devnull, "r+b") as null:
+        started = subprocess.Popen(command, env=configuration.environment(**more), stdin=null,
+                                   stdout=null, stderr=null)
+        _, status, usage = os.wait4(started.pid, 0)
+        started.returncode = os.waitstatus_to_exitcode(status)
+    if started.returncode:
+        raise SystemExit(f"{configuration.name}: {command[0]}: status {started.returncode}")
+    return (usage.ru_utime + usage.ru_stime) * 1e3
+
+
+def write_sql():
+    rows = (f"insert into t values({i}, 'name {i * 7919 % 100003}', {i}.5, 'note {'x' * (i % 50)}');"
+            for i in range(60000))
+    with open("bulk.sql", "w") as file:
+        file.write(SQL % "\n".join(rows))
+
+
+def missing_program(name):
+    return None if shutil.which(name) else f"{name} is not installed (make bench-deps)"
+
+
+def bench_program(report, chosen, name, title, unit, limit, measure):
+    shown = [c for c in chosen if c.name != "libagent, not selected"]
+    missing = missing_program(name)
+    if missing:
+        report.missing[name] = missing
+        print(f"\n{title}\nNOT MEASURED: {missing}")
+        return
+    figures = rounds_of(shown, measure)
+    print(f"\n{len(figures['floor'])} rounds, of peers {PEER_ROUNDS}", end="")
+    report.table(title, unit, shown, figures, {"libagent": Limit("ratio", limit, "floor")})
+
+
+def bench_redis(report, _, chosen):
+    bench_program(report, chosen, "redis-server", "redis-server: CPU for a request of "
+                  "redis-benchmark -P 16 (Debian's takes jemalloc itself)", "us", 1.01, redis_round)
+
+
+def bench_sqlite(report, _, chosen):
+    write_sql()
+    bench_program(report, chosen, "sqlite3", "sqlite3: CPU to insert 60,000 rows", "ms", 1.01,
+                  lambda chosen: children_round(chosen, ["sqlite3", ":memory:", ".read bulk.sql"]))
+
+
+def bench_python(report, _, chosen):
+    command = ["/usr/bin/python3", "-S", "-s", "-c", PYTHON]
+    bench_program(report, chosen, command[0], "python3 with PYTHONMALLOC=malloc: CPU", "ms", 1.02,
+                  lambda chosen: children_round(chosen, command, PYTHONMALLOC="malloc", PYTHONHASHSEED="0"))

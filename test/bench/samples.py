@@ -1,0 +1,79 @@
+"""What one sample costs at a depth of 50, by bench_samples, which says how."""
+
+import glob
+import os
+import tempfile
+
+from calls import output_of
+from configurations import Configuration, named
+from table import Limit, alternate
+
+ROUNDS = 11
+
+
+def descent_us(configuration, program, what):
+    ns, descents = output_of(configuration, program, what).split()
+    return float(ns) / 1e3, int(descents)
+
+
+def figure_of_profile(folder, name):
+    """One of the agent's own figures, from the comments of an uncompressed profile."""
+    with open(glob.glob(f"{folder}/*.cpu.pb")[0], "rb") as file:
+        profile = file.read()
+    text = b"libagent: " + name.encode() + b": "
+    start = profile.index(text)
+    return int(profile[start + len(text):start + profile[start - 1]])  # the length stands before
+
+
+def check_recorded(program, configuration, what, name):
+    """That what was measured were samples: the profile has one for each descent. And what one took
+    by the agent's own clock, which leaves out the kernel's way in and the hook."""
+    with tempfile.TemporaryDirectory() as folder:
+        kept = configuration.with_environment(configuration.name, LIBAGENT_OUTPUT=folder,
+                                              LIBAGENT_COMPRESSION="none")
+        _, descents = descent_us(kept, program, what)
+        recorded = figure_of_profile(folder, name)
+        spent = figure_of_profile(folder, "nanoseconds in handlers and hooks")
+    if recorded < descents:
+        raise SystemExit(f"{descents} descents, but {name}: {recorded}")
+    print(f"{recorded} {name} in {descents} descents, {spent / recorded / 1e3:.2f} us each by the "
+          "agent's own clock")
+
+
+def measured(report, program, title, rows, limits, bases=()):
+    """rows: (configuration, argument of bench_samples)."""
+    argument = {c.name: what for c, what in rows}
+    chosen = [c for c, _ in rows]
+    figures = alternate(chosen, ROUNDS,
+                        lambda c: descent_us(c, program, argument[c.name])[0])
+    report.table(title, "us", chosen, figures, limits, bases)
+
+
+def bench_samples(report, folder, chosen):
+    program = os.path.join(folder, "bench_samples")
+    empty = Configuration("empty handler")
+    again = Configuration("empty handler again")
+    ours = named(chosen, "libagent")
+    handlers = [(empty, "empty"), (again, "empty"), (ours, "timer"),
+                (named(chosen, "libprofiler"), "signal")]
+    measured(report, program, "a CPU sample 50 functions deep: CPU, with the signal's way", handlers,
+             {"libagent": Limit("difference", 3, empty.name)}, (empty.name,))
+    check_recorded(program, ours, "timer", "cpu samples")
+
+    # Every malloc of 1 KiB is a sample at the small interval (but for one in e^64), none at the
+    # large one.
+    pairs = []
+    for c, most, least in (
+            (ours, {"LIBAGENT_ALLOC_INTERVAL": "16"}, {"LIBAGENT_ALLOC_INTERVAL": "1024GiB"}),
+            (named(chosen, "tcmalloc sampling"), {"TCMALLOC_SAMPLE_PARAMETER": "16"},
+             {"TCMALLOC_SAMPLE_PARAMETER": "0"}),
+            (named(chosen, "jemalloc prof"), {"MALLOC_CONF": "prof:true,lg_prof_sample:4"},
+             {"MALLOC_CONF": "prof:true,lg_prof_sample:40"})):
+        without = c.with_environment(f"{c.name}: none", **least)
+        every = c.with_environment(f"{c.name}: each", **most)
+        every.over = without.name
+        pairs += [(without, "malloc"), (every, "malloc")]
+    measured(report, program, "an allocation sample 50 functions deep: CPU, with malloc and free", pairs,
+             {"libagent: each": Limit("difference", 3, "libagent: none")})
+    check_recorded(program, named([c for c, _ in pairs], "libagent: each"), "malloc",
+                   "allocation samples")

@@ -100,6 +100,7 @@ def redis_round(configurations):
     return {server.name: server.cpu_s * 1e6 / (2 * turns * requests) for server in servers}
 
 
+ROWS = 60000
 SQL = """pragma journal_mode = off; pragma synchronous = off;
 create table t(id integer primary key, name text, value real, note text);
 create index by_name on t(name);
@@ -111,7 +112,8 @@ select count(*), sum(length(note)) from t;
 
 PYTHON = """
 import json
-rows = [{"id": i, "name": "row %d" % i, "tags": [str(i * k) for k in range(5)]} for i in range(20000)]
+rows = [{"id": i, "name": "row %d" % i, "tags": [str(i * k) for k in range(5)]}
+        for i in range(20000)]
 for _ in range(2):
     text = json.dumps(rows)
     rows = json.loads(text)
@@ -123,25 +125,22 @@ print(len(text), len(words))
 """
 
 
-def children_round(configurations, command, **more):
-    return {c.name: child_cpu_ms(c, command, **more) for c in configurations}
-
-
-def child_cpu_ms(configuration, command, **more):
-    """Of one run, all its threads; its output goes nowhere."""
-    with open(os.devnull, "r+b") as null:
-        started = subprocess.Popen(command, env=configuration.environment(**more), stdin=null,
-                                   stdout=null, stderr=null)
+def child_cpu_ms(configuration, expected, command, **more):
+    """Of one run, all its threads; what it prints must have `expected` in it."""
+    with subprocess.Popen(command, env=configuration.environment(**more), text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as started:
+        printed = started.stdout.read()
         _, status, usage = os.wait4(started.pid, 0)
         started.returncode = os.waitstatus_to_exitcode(status)
-    if started.returncode:
-        raise SystemExit(f"{configuration.name}: {command[0]}: status {started.returncode}")
+    if started.returncode or expected not in printed:
+        raise SystemExit(f"{configuration.name}: {command[0]}: status {started.returncode}, "
+                         f"printed {printed}")
     return (usage.ru_utime + usage.ru_stime) * 1e3
 
 
 def write_sql():
-    rows = (f"insert into t values({i}, 'name {i * 7919 % 100003}', {i}.5, 'note {'x' * (i % 50)}');"
-            for i in range(60000))
+    rows = (f"insert into t values({i}, 'name {i * 7919 % 100003}', {i}.5, "
+            f"'note {'x' * (i % 50)}');" for i in range(ROWS))
     with open("bulk.sql", "w") as file:
         file.write(SQL % "\n".join(rows))
 
@@ -169,11 +168,21 @@ def bench_redis(report, _, chosen):
 
 def bench_sqlite(report, _, chosen):
     write_sql()
-    bench_program(report, chosen, "sqlite3", "sqlite3: CPU to insert 60,000 rows", "ms", 1.01,
-                  lambda chosen: children_round(chosen, ["sqlite3", ":memory:", ".read bulk.sql"]))
+    command = ["sqlite3", ":memory:", ".read bulk.sql"]
+
+    def measure(configurations):
+        return {c.name: child_cpu_ms(c, f"{ROWS}|", command) for c in configurations}
+
+    bench_program(report, chosen, command[0], f"sqlite3: CPU to insert {ROWS:,} rows", "ms", 1.01,
+                  measure)
 
 
 def bench_python(report, _, chosen):
     command = ["/usr/bin/python3", "-S", "-s", "-c", PYTHON]
+    settings = {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}
+
+    def measure(configurations):
+        return {c.name: child_cpu_ms(c, "", command, **settings) for c in configurations}
+
     bench_program(report, chosen, command[0], "python3 with PYTHONMALLOC=malloc: CPU", "ms", 1.02,
-                  lambda chosen: children_round(chosen, command, PYTHONMALLOC="malloc", PYTHONHASHSEED="0"))
+                  measure)

@@ -56,8 +56,8 @@ def bench_samples(report, folder, chosen):
     ours = named(chosen, "libagent")
     handlers = [(empty, "empty"), (again, "empty"), (ours, "timer"),
                 (named(chosen, "libprofiler"), "signal")]
-    measured(report, program, "a CPU sample 50 functions deep: CPU, with the signal's way", handlers,
-             {"libagent": Limit("difference", 3, empty.name)}, (empty.name,))
+    measured(report, program, "a CPU sample 50 functions deep: CPU, with the signal's way",
+             handlers, {"libagent": Limit("difference", 3, empty.name)}, (empty.name,))
     check_recorded(program, ours, "timer", "cpu samples")
 
     # Every malloc of 1 KiB is a sample at the small interval (but for one in e^64), none at the
@@ -73,7 +73,7 @@ def bench_samples(report, folder, chosen):
         every = c.with_environment(f"{c.name}: each", **most)
         every.over = without.name
         pairs += [(without, "malloc"), (every, "malloc")]
-    measured(report, program, "an allocation sample 50 functions deep: CPU, with malloc and free", pairs,
-             {"libagent: each": Limit("difference", 3, "libagent: none")})
+    measured(report, program, "an allocation sample 50 functions deep: CPU, with malloc and free",
+             pairs, {"libagent: each": Limit("difference", 3, "libagent: none")})
     check_recorded(program, named([c for c, _ in pairs], "libagent: each"), "malloc",
                    "allocation samples")

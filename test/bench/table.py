@@ -76,7 +76,8 @@ class Report:
         """limits: {name of configuration: Limit}. Ratios to `bases`, the difference to the last.
         The summary names what stands in the title before a colon."""
         heads = [f"{'x ' + base:>{RATIO - 7}} {'+-':>6}" for base in bases]
-        heads += [f"{'- ' + base:>{DIFFERENCE}}" for base in bases[-1:]]
+        last = bases[-1:]
+        heads += [f"{'- ' + base:>{DIFFERENCE}}" for base in last]
         print(f"\n{title}\n" + "  ".join([f"{'':{NAME}}{unit:>9} {'+-':>7}"] + heads))
         for c in configurations:
             if c.missing:
@@ -86,7 +87,7 @@ class Report:
             values = figures[c.name]
             row = [f"{c.name:{NAME}}{statistics.median(values):9.2f} {half_range(values):7.2f}"]
             row += [self.ratio(figures, c.name, base) for base in bases]
-            row += [f"{self.difference(figures, c.name, base):>{DIFFERENCE}}" for base in bases[-1:]]
+            row += [f"{self.difference(figures, c.name, base):>{DIFFERENCE}}" for base in last]
             row.append(self.remark(title, unit, c, figures, limits or {}))
             print("  ".join(row).rstrip(), flush=True)
 

@@ -251,7 +251,7 @@ $(BENCH)/%: test/bench/%.c Makefile
 	$(CC) $(COMMON) -fomit-frame-pointer -o $@ $< -lpthread
 
 $(BENCH)/%: test/bench/%.cc Makefile
-	$(call build_program,$(CXX)) -O2
+	$(call build_program,$(CXX))
 
 # The unwinder beside libunwind, in one process; the agent's objects are the product's.
 bench-unwind: $(BENCH)/bench_unwind

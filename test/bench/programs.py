@@ -15,7 +15,7 @@ OURS = ("none", "none again", "floor", "libagent")
 # A difference of 1 % is to be told: rounds go on until the median's standard error is a quarter of
 # that, and no longer than some minutes on a machine too busy for it. How many there are depends on
 # the spread alone, never on which way the median lies.
-LEAST_ROUNDS, MOST_ROUNDS, ENOUGH = 15, 51, 0.0025
+LEAST_ROUNDS, MOST_ROUNDS, ENOUGH = 15, 41, 0.0025
 
 
 def rounds_of(chosen, measure):

@@ -6,6 +6,7 @@ forwards (the floor), and other profilers; one table a measurement, the limits a
 at the end. The status is 2 when something is not installed (NOT MEASURED), 1 when a limit is
 missed, else 0. table.py says how figures are compared."""
 
+import glob
 import os
 import sys
 import tempfile
@@ -42,6 +43,8 @@ def main():
         chosen = all_configurations(folder, agent, output)
         for topic in topics:
             TOPICS[topic](report, folder, chosen)
+            for file in glob.glob("heaptrack.*"):  # 20 MB from each run
+                os.remove(file)
     return report.summary()
 
 

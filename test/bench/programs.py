@@ -13,23 +13,24 @@ from table import Limit, in_order, paired, standard_error
 PEER_ROUNDS = 7
 OURS = ("none", "none again", "floor", "libagent")
 # A difference of 1 % is to be told: rounds go on until the median's standard error is a quarter of
-# that, and no longer than some minutes on a machine too busy for it. How many there are depends on
-# the spread alone, never on which way the median lies.
-LEAST_ROUNDS, MOST_ROUNDS, ENOUGH = 15, 41, 0.0025
+# that, or the time is up, on a machine too busy for it. How many there are depends on the spread
+# alone, never on which way the median lies.
+LEAST_ROUNDS, ENOUGH, MOST_S = 9, 0.0025, 120
 
 
 def rounds_of(chosen, measure):
     """As table.alternate, where measure(configurations) gives {name: figure} of one round."""
     figures = {c.name: [] for c in chosen if not c.missing}
-    for turn in range(MOST_ROUNDS):
-        if turn >= LEAST_ROUNDS:
-            ratios = paired(figures, "libagent", "floor", "ratio")
-            if standard_error(ratios) < ENOUGH:
-                break
+    end = time.monotonic() + MOST_S
+    turn = 0
+    while True:
         asked = [c for c in chosen if not c.missing and (turn < PEER_ROUNDS or c.name in OURS)]
         for name, figure in measure(in_order(asked, turn)).items():
             figures[name].append(figure)
-    return figures
+        turn += 1
+        ratios = paired(figures, "libagent", "floor", "ratio")
+        if turn >= LEAST_ROUNDS and (standard_error(ratios) < ENOUGH or time.monotonic() > end):
+            return figures
 
 
 def process_cpu_s(pid):

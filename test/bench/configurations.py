@@ -9,6 +9,10 @@ FOREIGN = ("LD_", "LIBAGENT_", "MALLOC_", "TCMALLOC_", "CPUPROFILE", "HEAP", "DU
            "GLIBC_TUNABLES", "PYTHON")
 
 
+# The folder of libagent's profiles
+PROFILES = "profiles"
+
+
 class Configuration:
     """`over`: the configuration of the same allocator without a profiler. `missing`: why it cannot
     be measured, or None."""
@@ -68,7 +72,7 @@ def all_configurations(folder, agent, output):
         Configuration("none"),
         Configuration("none again"),
         Configuration("floor", floor),
-        Configuration("libagent", agent, {"LIBAGENT_OUTPUT": output}),
+        Configuration("libagent", agent, {"LIBAGENT_OUTPUT": os.path.join(output, PROFILES)}),
         Configuration("libagent, not selected", agent, {"LIBAGENT_PROCESSES": "no-such-program"}),
         peer("tcmalloc", "libtcmalloc.so.4"),
         peer("tcmalloc sampling", "libtcmalloc.so.4", {"TCMALLOC_SAMPLE_PARAMETER": "524288"},

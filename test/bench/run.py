@@ -16,7 +16,7 @@ import calls
 import programs
 import resident
 import samples
-from configurations import all_configurations
+from configurations import PROFILES, all_configurations
 from table import Report
 
 TOPICS = {what: (lambda report, folder, chosen, what=what:
@@ -46,7 +46,8 @@ def main():
         chosen = all_configurations(folder, agent, output)
         for topic in topics:
             TOPICS[topic](report, folder, chosen)
-            for file in glob.glob("heaptrack.*"):  # 20 MB from each run
+            # 20 MB from each run of heaptrack; libagent looks through its folder at each write.
+            for file in glob.glob("heaptrack.*") + glob.glob(f"{PROFILES}/*"):
                 os.remove(file)
     return report.summary()
 

@@ -154,15 +154,17 @@ def missing_program(name):
 
 
 def bench_program(report, chosen, name, title, unit, limit, measure):
+    """Whether the program is there."""
     shown = [c for c in chosen if c.name != "libagent, not selected"]
     missing = missing_program(name)
     if missing:
         report.missing[name] = missing
         print(f"\n{title}\nNOT MEASURED: {missing}")
-        return
+        return False
     figures = rounds_of(shown, measure)
     print(f"\n{len(figures['floor'])} rounds, of peers {PEER_ROUNDS}", end="")
     report.table(title, unit, shown, figures, {"libagent": Limit("ratio", limit, "floor")})
+    return True
 
 
 def bench_redis(report, _, chosen):
@@ -188,8 +190,9 @@ def bench_python(report, _, chosen):
     def measure(configurations):
         return {c.name: child_cpu_ms(c, "", command, **settings) for c in configurations}
 
-    bench_program(report, chosen, command[0], "python3 with PYTHONMALLOC=malloc: CPU", "ms", 1.02,
-                  measure)
+    if not bench_program(report, chosen, command[0], "python3 with PYTHONMALLOC=malloc: CPU", "ms",
+                         1.02, measure):
+        return
     short = alternate(chosen, SHORT_ROUNDS,
                       lambda c: child_cpu_ms(c, "", command[:-1] + ["pass"], **settings))
     report.table("python3 that only starts and ends: CPU, with a profile written", "ms", chosen,

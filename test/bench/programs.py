@@ -16,7 +16,7 @@ OURS = ("none", "none again", "floor", "libagent")
 # A difference of 1 % is to be told: rounds go on until the median's standard error is a quarter of
 # that, or the time is up, on a machine too busy for it. How many there are depends on the spread
 # alone, never on which way the median lies.
-LEAST_ROUNDS, ENOUGH, MOST_S = 9, 0.0025, 120
+LEAST_ROUNDS, ENOUGH, MOST_S = 9, 0.0025, 90
 
 
 def rounds_of(chosen, measure):

@@ -164,7 +164,10 @@ START_TEST(hooks_are_overhead_not_the_apps_time)
     uint64_t end = cpu_settle(slot);
     struct window *window = cpu_check_total(end - begin);
     ck_assert_uint_eq(stats_get(STAT_ALLOC_SAMPLES), 1000);
-    ck_assert_uint_eq(amount_at(window, PSEUDO_OVERHEAD), stats_get(STAT_OVERHEAD_NS));
+    /* One hook in eight is timed and stands for eight; where that is more than the thread's clock
+     * went on, a tick takes it back. */
+    ck_assert_uint_gt(amount_at(window, PSEUDO_OVERHEAD), 0);
+    ck_assert_uint_le(amount_at(window, PSEUDO_OVERHEAD), stats_get(STAT_OVERHEAD_NS));
 }
 END_TEST
 

@@ -387,6 +387,42 @@ START_TEST(limit_is_kept)
 }
 END_TEST
 
+static int looks;
+
+static bool count_looks(long number, const long args[6], long *result)
+{
+    (void)args;
+    (void)result;
+    looks += number == SYS_getdents64;
+    return false;
+}
+
+/* Each look at an empty folder is two calls. 400 files of 1000 bytes are 1/2684 of the limit: 0.095
+ * looks are expected, and the probability of more than four is 6e-8. Of files of a 16th of the
+ * limit each has one. */
+START_TEST(looks_at_the_folder_are_few)
+{
+    use_folder(output);
+    ck_assert_int_eq(write_body(), 0); /* the folder is there */
+    unlink(in_folder(output, NAME));
+    sys_override = count_looks;
+    backend.limit = (uint64_t)1 << 30;
+    for (int i = 0; i < 400; i++) {
+        ck_assert_int_eq(write_body_of(1000, "cpu"), 0);
+        unlink(in_folder(output, NAME));
+    }
+    ck_assert_int_le(looks, 8);
+    looks = 0;
+    backend.limit = 16000;
+    for (int i = 0; i < 10; i++) {
+        ck_assert_int_eq(write_body_of(1000, "cpu"), 0);
+        unlink(in_folder(output, NAME));
+    }
+    sys_override = NULL;
+    ck_assert_int_eq(looks, 20);
+}
+END_TEST
+
 START_TEST(limit_that_cannot_be_kept)
 {
     ck_assert_int_eq(mkdir(output, 0700), 0);
@@ -433,6 +469,7 @@ Suite *suite(void)
     tcase_add_test(all, limit_on_file_sizes_kills_nobody);
     tcase_add_test(all, unwritable_for_others_than_root);
     tcase_add_test(all, limit_is_kept);
+    tcase_add_test(all, looks_at_the_folder_are_few);
     tcase_add_test(all, limit_that_cannot_be_kept);
     tcase_add_test(all, unknown_family_is_refused);
     suite_add_tcase(suite, all);

@@ -29,8 +29,8 @@ static struct intern_entry *intern_word(uint64_t word)
 static uint32_t count_slots(void)
 {
     uint32_t count = 0;
-    for (uint32_t n = 0; n <= table.index_mask; n++)
-        count += intern_slot(&table, n) != NULL;
+    for (uint32_t position = 0; intern_next(&table, &position);)
+        count++;
     return count;
 }
 
@@ -104,11 +104,9 @@ START_TEST(the_index_gives_each_entry_once)
     static uint32_t seen[4000];
     for (uint64_t word = 0; word < ARRAY_SIZE(seen); word++)
         demand(intern_word(word));
-    for (uint32_t n = 0; n <= table.index_mask; n++) {
-        const struct intern_entry *entry = intern_slot(&table, n);
-        if (entry)
-            seen[entry->data[0]]++;
-    }
+    const struct intern_entry *entry;
+    for (uint32_t position = 0; (entry = intern_next(&table, &position));)
+        seen[entry->data[0]]++;
     for (size_t i = 0; i < ARRAY_SIZE(seen); i++)
         demand(seen[i] == 1);
     intern_destroy(&table);
@@ -344,11 +342,9 @@ static void run_threads(void)
 static uint64_t sum_of_values(void)
 {
     uint64_t sum = 0;
-    for (uint32_t n = 0; n <= table.index_mask; n++) {
-        const struct intern_entry *entry = intern_slot(&table, n);
-        if (entry)
-            sum += entry->data[entry->words];
-    }
+    const struct intern_entry *entry;
+    for (uint32_t position = 0; (entry = intern_next(&table, &position));)
+        sum += entry->data[entry->words];
     return sum;
 }
 

@@ -79,6 +79,19 @@ static struct intern_entry *new_entry(struct intern_table *table, uint32_t hash,
     return entry;
 }
 
+static uint32_t part_size(const struct intern_table *table)
+{
+    return table->index_mask / INTERN_PARTS + 1;
+}
+
+static void mark_filled(struct intern_table *table, uint32_t position)
+{
+    uint32_t part = position / part_size(table);
+    uint64_t bit = (uint64_t)1 << part % 64;
+    if (!(load_relaxed(&table->filled[part / 64]) & bit))
+        __atomic_fetch_or(&table->filled[part / 64], bit, __ATOMIC_RELAXED);
+}
+
 struct intern_entry *intern(struct intern_table *table, const uint64_t *key, uint32_t words,
                             uint32_t values)
 {
@@ -95,6 +108,7 @@ struct intern_entry *intern(struct intern_table *table, const uint64_t *key, uin
             uint64_t wanted = (uint64_t)tag << 32 | intern_ref(table, fresh);
             if (__atomic_compare_exchange_n(word, &seen, wanted, false, __ATOMIC_RELEASE,
                                             __ATOMIC_ACQUIRE)) {
+                mark_filled(table, position);
                 add_relaxed(&table->entries, 1);
                 return fresh;
             }
@@ -109,10 +123,20 @@ struct intern_entry *intern(struct intern_table *table, const uint64_t *key, uin
     return NULL;
 }
 
-const struct intern_entry *intern_slot(const struct intern_table *table, uint32_t n)
+const struct intern_entry *intern_next(const struct intern_table *table, uint32_t *position)
 {
-    uint64_t word = load_acquire(&table->index[n]);
-    return word ? intern_at(table, (uint32_t)word) : NULL;
+    uint32_t size = part_size(table);
+    while (*position <= table->index_mask) {
+        uint32_t part = *position / size;
+        if (!(load_relaxed(&table->filled[part / 64]) >> part % 64 & 1)) {
+            *position = (part + 1) * size;
+            continue;
+        }
+        uint64_t word = load_acquire(&table->index[(*position)++]);
+        if (word)
+            return intern_at(table, (uint32_t)word);
+    }
+    return NULL;
 }
 
 static void clear_index(struct intern_table *table)
@@ -129,5 +153,6 @@ void intern_clear(struct intern_table *table)
     arena_clear(&table->arena);
     clear_index(table);
     table->entries = 0;
+    memset(table->filled, 0, sizeof(table->filled));
     (void)!skip_reference_zero(table);
 }

@@ -22,7 +22,9 @@
 #include "agent/base/arena.h"
 #include "agent/base/compiler.h"
 
-enum { INTERN_PROBES = 64 };
+/* The index is walked by so many parts, those that hold nothing are left out: most tables are
+ * nearly empty, and a look at their pages would make the kernel find memory for them. */
+enum { INTERN_PROBES = 64, INTERN_PARTS = 512 };
 
 struct intern_entry {
     uint32_t hash;
@@ -35,7 +37,8 @@ struct intern_table {
     struct arena arena;
     uint64_t *index;
     uint32_t index_mask;
-    uint32_t entries; /* published */
+    uint32_t entries;                   /* published */
+    uint64_t filled[INTERN_PARTS / 64]; /* a bit a part */
 };
 
 /* `index_size` a power of two. 0 or -ENOMEM. */
@@ -51,8 +54,9 @@ static inline uint64_t *intern_values(struct intern_entry *entry)
 {
     return entry->data + entry->words;
 }
-/* Gives the n-th index position's entry or NULL; n < index_mask + 1. */
-const struct intern_entry *intern_slot(const struct intern_table *table, uint32_t n);
+/* Each entry once: begin with *position 0; NULL after the last one. Those that are added meanwhile
+ * may be among them. */
+const struct intern_entry *intern_next(const struct intern_table *table, uint32_t *position);
 void intern_clear(struct intern_table *table);
 
 #endif

@@ -174,10 +174,9 @@ int window_each(const struct window *window, int (*each)(const struct window_row
                 void *data)
 {
     const uint64_t ref_mask = ((uint64_t)1 << KEY_REF_BITS) - 1;
-    for (uint32_t n = 0; n <= window->totals.index_mask; n++) {
-        const struct intern_entry *entry = intern_slot(&window->totals, n);
-        if (!entry)
-            continue;
+    uint32_t position = 0;
+    const struct intern_entry *entry;
+    while ((entry = intern_next(&window->totals, &position)) != NULL) {
         uint64_t pair = entry->data[0];
         const struct intern_entry *stack =
             intern_at(&window->stacks, (uint32_t)(pair >> KEY_REF_BITS & ref_mask));

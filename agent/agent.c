@@ -96,7 +96,7 @@ static void thread_leaving(void)
     thread_tls.inside = 1;
     if (slot && slot->tid == sys_tid()) {
         if (scheduler) {
-            thread_note_name(slot);
+            thread_note_last_name(slot);
             thread_guard_enter(slot);
             uint64_t now = clock_thread_cpu_ns();
             cpu_sample_unreached(slot, now);
@@ -108,6 +108,16 @@ static void thread_leaving(void)
         thread_leave();
     }
     thread_tls.inside = 0;
+}
+
+void agent_thread_named(uintptr_t thread, const char *name)
+{
+    if (!is_on())
+        return;
+    if (thread == 0 || thread == thread_pointer())
+        thread_named(name);
+    else
+        thread_other_named();
 }
 
 /* ---- start ---- */

@@ -47,6 +47,10 @@ void agent_thread_not_born(struct thread_slot *slot);
  * argument. THR. */
 uintptr_t agent_thread_begin(struct thread_slot *slot, void **argument);
 
+/* A thread was named, the calling one or another: by libc's handle, which is its thread pointer; 0:
+ * the calling one. THR. */
+void agent_thread_named(uintptr_t thread, const char *name);
+
 /* Objects were loaded or unloaded (dlopen, dlclose). THR; LOCK_MODULES. */
 void agent_objects_changed(void);
 /* Does the object that holds `address` have a search path of its own? THR, inside no guard. */

@@ -26,6 +26,7 @@ void free_sized(void *pointer, size_t size);
 void free_aligned_sized(void *pointer, size_t alignment, size_t size);
 
 int pthread_create(void *thread, const void *attributes, void *(*routine)(void *), void *argument);
+int pthread_setname_np(unsigned long thread, const char *name);
 int pthread_cancel(unsigned long thread);
 int thrd_create(void *thread, int (*routine)(void *), void *argument);
 

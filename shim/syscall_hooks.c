@@ -11,10 +11,20 @@
 int hooked_prctl(int option, long a, long b, long c, long d) __asm__("prctl");
 long hooked_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
 
+static int set_name(const char *name)
+{
+    int result = NEXT(prctl)(PR_SET_NAME, (long)name, 0, 0, 0);
+    if (result == 0)
+        agent_thread_named(0, name);
+    return result;
+}
+
 EXPORT int hooked_prctl(int option, long a, long b, long c, long d)
 {
     if (option == PR_SET_SECCOMP)
         agent_before_seccomp();
+    if (option == PR_SET_NAME)
+        return set_name((const char *)a);
     return NEXT(prctl)(option, a, b, c, d);
 }
 
@@ -24,6 +34,8 @@ EXPORT long hooked_syscall(long number, long a, long b, long c, long d, long e, 
     if ((number == SYS_seccomp && (a == 0 || a == 1)) ||
         (number == SYS_prctl && a == PR_SET_SECCOMP))
         agent_before_seccomp();
+    if (number == SYS_prctl && a == PR_SET_NAME)
+        return set_name((const char *)b);
     if (number == SYS_unshare)
         return unshare((int)a);
     if (number == SYS_setns)

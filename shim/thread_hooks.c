@@ -32,6 +32,16 @@ EXPORT int pthread_create(void *thread, const void *attributes, void *(*routine)
     return error;
 }
 
+EXPORT int pthread_setname_np(unsigned long thread, const char *name)
+{
+    if (!NEXT(pthread_setname_np))
+        return ENOSYS;
+    int error = next.pthread_setname_np(thread, name);
+    if (!error)
+        agent_thread_named(thread, name);
+    return error;
+}
+
 EXPORT int thrd_create(void *thread, int (*routine)(void *), void *argument)
 {
     enum { THRD_ERROR = 2 };

@@ -118,6 +118,42 @@ START_TEST(a_label_follows_the_threads_name)
 }
 END_TEST
 
+static int name_calls;
+
+static bool count_names(long number, const long args[6], long *result)
+{
+    (void)result;
+    name_calls += number == SYS_prctl && args[0] == PR_GET_NAME;
+    return false;
+}
+
+START_TEST(names_that_libc_was_told_need_no_system_call)
+{
+    static const char cut[16] = "sixteen letters";
+    fixture_threads();
+    thread_named("nobody"); /* without a slot */
+    struct thread_slot *slot = thread_prepare(1, NULL);
+    thread_attach_prepared(slot);
+    sys_override = count_names;
+    thread_named("short");
+    thread_named("sixteen letters!");
+    ck_assert_mem_eq(slot->label.name, cut, sizeof(cut));
+    thread_named("x");
+    ck_assert_str_eq(slot->label.name, "x");
+    ck_assert_int_eq(slot->label.name[2], 0);
+    prctl(PR_SET_NAME, "by another");
+    thread_note_last_name(slot);
+    ck_assert_str_eq(slot->label.name, "x");
+    ck_assert_int_eq(name_calls, 0);
+    thread_other_named();
+    thread_note_last_name(slot);
+    ck_assert_str_eq(slot->label.name, "by another");
+    thread_note_last_name(slot); /* it was asked */
+    ck_assert_int_eq(name_calls, 1);
+    sys_override = NULL;
+}
+END_TEST
+
 static int other_pid;
 static bool is_child(long number, const long args[6], long *result)
 {
@@ -393,6 +429,7 @@ Suite *suite(void)
     tcase_add_test(birth, nothing_attaches_before_the_start);
     tcase_add_test(birth, the_main_thread_attaches);
     tcase_add_test(birth, a_threads_stack_ends_at_its_thread_pointer);
+    tcase_add_test(birth, names_that_libc_was_told_need_no_system_call);
     tcase_add_test(birth, a_label_follows_the_threads_name);
     tcase_add_test(birth, another_process_on_this_memory_gets_no_slot);
     tcase_add_test(birth, a_prepared_slot_becomes_the_new_threads);

@@ -30,6 +30,7 @@
     X(void, free_aligned_sized, (void *pointer, size_t alignment, size_t size))                    \
     X(int, pthread_create,                                                                         \
       (void *thread, const void *attributes, void *(*routine)(void *), void *argument))            \
+    X(int, pthread_setname_np, (unsigned long thread, const char *name))                           \
     X(int, pthread_cancel, (unsigned long thread))                                                 \
     X(int, thrd_create, (void *thread, int (*routine)(void *), void *argument))                    \
     X(int, pthread_attr_init, (void *attributes))                                                  \

@@ -29,7 +29,7 @@ __thread struct thread_tls thread_tls INITIAL_EXEC;
  * are not made, and a stack pointer farther away is on another stack. */
 static const uintptr_t stack_reach = (uintptr_t)8 << 30;
 
-static uintptr_t thread_pointer(void)
+uintptr_t thread_pointer(void)
 {
 #if defined(__x86_64__)
     uintptr_t value;
@@ -226,6 +226,30 @@ void thread_leave(void)
     thread_tls.left = 1;
     if (slot)
         thread_release_slot(slot);
+}
+
+static uint32_t others_named;
+
+void thread_other_named(void)
+{
+    store_relaxed(&others_named, 1);
+}
+
+void thread_named(const char *name)
+{
+    struct thread_slot *slot = thread_tls.slot;
+    if (!slot || slot->tid != sys_tid())
+        return;
+    char padded[sizeof(slot->label.name)] = {0};
+    for (size_t i = 0; i + 1 < sizeof(padded) && name[i]; i++)
+        padded[i] = name[i];
+    memcpy(slot->label.name, padded, sizeof(padded));
+}
+
+void thread_note_last_name(struct thread_slot *slot)
+{
+    if (slot->name_age == 0 && load_relaxed(&others_named))
+        thread_note_name(slot);
 }
 
 void thread_note_name(struct thread_slot *slot)

@@ -91,12 +91,19 @@ void thread_attach_prepared(struct thread_slot *slot);
 void thread_take_over(struct thread_slot *slot);
 /* Gives back the calling thread's slot. The caller has deleted its timer. THR, HOOK. */
 void thread_leave(void);
+/* libc's handle of the calling thread (pthread_self). Any context. */
+uintptr_t thread_pointer(void);
 /* The process that the agent was started in (changed by thread_reset_in_child). */
 int thread_pid(void);
-/* Refreshes label.name of the calling thread's slot, at the first call and at every eighth: a
- * system call that few samples need. Until then a thread has its creator's name, as in the
- * kernel. SIG, HOOK, THR. */
+/* Names: a thread has its creator's at birth, as in the kernel. Changes through libc are seen
+ * (thread_named, of the calling thread; thread_other_named, of one that is not known here); all
+ * others by thread_note_name, which asks the kernel at its first call and at every eighth: a
+ * system call that few samples need, and no thread that was never sampled. SIG, HOOK, THR. */
 void thread_note_name(struct thread_slot *slot);
+/* At the end of a thread: asks when it was never asked, and threads have named others. THR. */
+void thread_note_last_name(struct thread_slot *slot);
+void thread_named(const char *name);
+void thread_other_named(void);
 /* A handler or hook of the calling thread began at `begin_ns` (CLOCK_MONOTONIC) and is over: its
  * time is overhead, and not the app's. `times`: how many it stands for. SIG, HOOK. */
 void thread_add_overhead(struct thread_slot *slot, uint64_t begin_ns, uint32_t times);

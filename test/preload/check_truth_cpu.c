@@ -109,6 +109,11 @@ static void expect_sums_of_threads(const char *const *arguments, double named)
     expect_near("share of burn and of tails", (in_work + tails) / (double)total,
                 (double)run_number(&run, "threads") / (double)total, 0.05);
     ck_assert_double_ge(in_work / (double)total, named);
+    /* Also those that were never sampled. Main may come late with its names, on a busy machine. */
+    double by_itself = (double)profile_of_thread(&profile, CPU_NS, "by itself");
+    double by_main = (double)profile_of_thread(&profile, CPU_NS, "by main");
+    expect_near("share of threads that name themselves", by_itself / (in_work + tails), 0.5, 0.05);
+    ck_assert_double_ge(by_main / (in_work + tails), 0.4);
     profile_free(&profile);
     run_free(&run);
 }

@@ -24,14 +24,6 @@ struct kernel_action {
 
 #define SIGNAL_BIT(number) ((uint64_t)1 << ((number)-1))
 
-/* What waits while our handler runs: all signals, or a handler of the app's that leaves ours by a
- * jump would leave the thread inside the agent for good. Not those that the handler's own code
- * would raise, as the app's handler of crashes is to see them, and not 33, by which glibc changes
- * the user id in every thread. */
-static const uint64_t signals_that_wait =
-    ~(SIGNAL_BIT(SIGILL) | SIGNAL_BIT(SIGTRAP) | SIGNAL_BIT(SIGBUS) | SIGNAL_BIT(SIGFPE) |
-      SIGNAL_BIT(SIGSEGV) | SIGNAL_BIT(SIGSYS) | SIGNAL_BIT(33));
-
 static sampling_handler sample;
 static uintptr_t previous; /* a signal_handler, SIG_DFL or SIG_IGN */
 static bool started;
@@ -112,6 +104,14 @@ static int install(void)
     return 0;
 }
 #else
+/* What waits while our handler runs: all signals, or a handler of the app's that leaves ours by a
+ * jump would leave the thread inside the agent for good. Not those that the handler's own code
+ * would raise, as the app's handler of crashes is to see them, and not 33, by which glibc changes
+ * the user id in every thread. */
+static const uint64_t signals_that_wait =
+    ~(SIGNAL_BIT(SIGILL) | SIGNAL_BIT(SIGTRAP) | SIGNAL_BIT(SIGBUS) | SIGNAL_BIT(SIGFPE) |
+      SIGNAL_BIT(SIGSEGV) | SIGNAL_BIT(SIGSYS) | SIGNAL_BIT(33));
+
 static int install(void)
 {
     struct kernel_action old;

@@ -274,7 +274,8 @@ static const uint64_t longest_sample_ns = 200000;
 
 void thread_add_overhead(struct thread_slot *slot, uint64_t begin_ns, uint32_t times)
 {
-    uint64_t cost = MIN_OF(clock_monotonic_ns() - begin_ns, longest_sample_ns) * times;
+    uint64_t spent = clock_monotonic_ns() - begin_ns;
+    uint64_t cost = MIN_OF(spent, longest_sample_ns) * times;
     add_relaxed(&slot->cpu_last_ns, cost);
     add_relaxed(&slot->overhead_ns, (int64_t)cost);
     stats_add(STAT_OVERHEAD_NS, cost);

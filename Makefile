@@ -1,5 +1,5 @@
-# Targets: all (libagent.so), deps, demo, test, check, check-preload, coverage, lint, bench,
-# bench-deps, bench-unwind, map, install, clean. Variables: CC=gcc|clang,
+# Targets: all (libagent.so), deps, demo, test, check, check-preload, storm, coverage, lint,
+# bench, bench-deps, bench-unwind, map, install, clean. Variables: CC=gcc|clang,
 # SAN=address,undefined|thread (suites only), SUITES="check_x ..." or WHAT="pair1 ..." (run only
 # these suites, or parts of bench), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR.
 #
@@ -68,8 +68,8 @@ ifndef V
 endif
 say = printf '  %-5s %s\n' $(1) $@
 
-.PHONY: all deps demo test check check-preload coverage lint bench bench-deps bench-unwind map install \
-    clean objects
+.PHONY: all deps demo test check check-preload storm coverage lint bench bench-deps bench-unwind map \
+    install clean objects
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -201,6 +201,12 @@ build_program = mkdir -p $(@D); $(call say,PROG); \
 check-preload: all $(if $(SUITES),$(addprefix $(PRELOAD)/,$(SUITES)),$(PRELOAD_SUITES)) $(PROGRAMS)
 	LIBAGENT_SO=$(CURDIR)/libagent.so PROGRAMS=$(CURDIR)/$(PRELOAD) $(RUN_SUITES) \
 	    $(filter $(PRELOAD)/check_%,$^)
+
+# check_storm for longer, alone, and with what it measures on the screen.
+STORM_SECONDS := 120
+storm: all $(PRELOAD)/check_storm $(PROGRAMS)
+	LIBAGENT_SO=$(CURDIR)/libagent.so PROGRAMS=$(CURDIR)/$(PRELOAD) \
+	    STORM_SECONDS=$(STORM_SECONDS) $(PRELOAD)/check_storm
 
 $(PRELOAD)/check_%: $(TEST)/test/preload/check_%.o $(TEST)/helpers.a
 	mkdir -p $(@D); $(call say,LINK)

@@ -362,6 +362,22 @@ bool profile_has_comment(const struct profile *profile, const char *comment)
     return false;
 }
 
+int64_t profile_figure(const struct profile *profile, const char *text)
+{
+    char begin[128];
+    int length = snprintf(begin, sizeof(begin), "libagent: %s: ", text);
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < profile->file_count; i++) {
+        const Profile *message = profile->files[i];
+        for (size_t k = 0; k < message->n_comment; k++) {
+            const char *comment = message->string_table[message->comment[k]];
+            if (strncmp(comment, begin, (size_t)length) == 0)
+                sum += strtoll(comment + length, NULL, 10);
+        }
+    }
+    return sum;
+}
+
 static int printed_value;
 
 static int compare_stacks(const void *a, const void *b)

@@ -80,6 +80,9 @@ bool stack_is_pseudo(const struct stack *stack);
 double profile_whole_share(const struct profile *profile, int value);
 /* True when some file has the text `comment` in one of its comments. */
 bool profile_has_comment(const struct profile *profile, const char *comment);
+/* Sum over all files of the agent's figure `text` (agent/base/stats.h). The files of a window's
+ * families all have the same comments. */
+int64_t profile_figure(const struct profile *profile, const char *text);
 
 /* Prints stacks to standard error, largest first: those that are not whole, or all. */
 void profile_print(const struct profile *profile, int value, bool broken_only, size_t count);

@@ -1,5 +1,6 @@
 #include "agent/agent.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -372,11 +373,12 @@ void agent_before_exec(void)
 
 /* ---- objects ---- */
 
-void agent_objects_changed(void)
+void agent_objects_changed(const void *loaded)
 {
     if (!is_on() || sys_pid() != thread_pid())
         return;
     thread_tls.inside++;
+    modules_note_loaded(loaded);
     if (modules_rescan() != 0)
         moment_set_due_now();
     thread_tls.inside--;
@@ -403,10 +405,10 @@ void agent_objects_will_change(void)
     moment_set_due_now();
 }
 
-void agent_objects_used(void)
+void agent_objects_used(const void *handle)
 {
     if (unlikely(load_relaxed(&unwatched_load)) && exchange_acq_rel(&unwatched_load, 0))
-        agent_objects_changed();
+        agent_objects_changed(handle == RTLD_NEXT ? NULL : handle);
 }
 
 /* ---- fork ---- */
@@ -443,7 +445,8 @@ void agent_fork_child(void)
     exiting_tid = 0;
     if (!thread_tls.in_fork)
         return;
-    thread_reset_in_child();
+    if (thread_reset_in_child() > 0)
+        modules_distrust_loader();
     scratch_reset_in_child();
     recorder_reset_in_child(clock_monotonic_ns(), clock_realtime_ns());
     stats_reset();

@@ -26,13 +26,13 @@ EXPORT void *dlopen(const char *file, int mode)
         return next_dlopen(file, mode);
     }
     void *handle = next_dlopen(file, mode);
-    agent_objects_changed();
+    agent_objects_changed(handle);
     return handle;
 }
 
 EXPORT void *dlsym(void *handle, const char *name)
 {
-    agent_objects_used();
+    agent_objects_used(handle);
     return NEXT(dlsym)(handle, name);
 }
 
@@ -41,6 +41,6 @@ EXPORT int dlclose(void *handle)
     if (!NEXT(dlclose))
         return -1;
     int result = next.dlclose(handle);
-    agent_objects_changed();
+    agent_objects_changed(NULL);
     return result;
 }

@@ -330,6 +330,34 @@ START_TEST(without_memory_for_a_copy_there_are_no_rows)
 }
 END_TEST
 
+/* Another may hold the loader's lock for good: nothing asks for it before an object has come. */
+START_TEST(a_child_asks_the_loader_when_it_has_loaded)
+{
+    void *program = dlopen(NULL, RTLD_NOW);
+    ck_assert_int_eq(modules_start(dl_iterate_phdr), 0);
+    uint32_t publication = modules_list->publication;
+    modules_lock_for_fork();
+    modules_distrust_loader();
+    modules_unlock_after_fork();
+    modules_stale = 1;
+    ck_assert_int_eq(modules_rescan(), -EAGAIN);
+    modules_note_loaded(NULL);
+    modules_note_loaded(program);
+    ck_assert_int_eq(modules_rescan(), -EAGAIN);
+    load();
+    ck_assert_int_eq(modules_rescan(), -EAGAIN);
+    ck_assert_uint_eq(modules_list->publication, publication);
+    ck_assert_uint_eq(modules_stale, 1);
+    modules_note_loaded(handle);
+    ck_assert_int_eq(modules_rescan(), 0);
+    ck_assert_ptr_nonnull(object_at(code));
+    dlclose(handle);
+    modules_note_loaded(NULL);
+    ck_assert_int_eq(modules_rescan(), 0);
+    ck_assert_ptr_null(modules_find(modules_list, (uintptr_t)code));
+}
+END_TEST
+
 static int (*wrapped)(struct dl_phdr_info *, size_t, void *);
 
 static int rename_library(struct dl_phdr_info *info, size_t size, void *data)
@@ -371,6 +399,7 @@ Suite *suite(void)
     tcase_add_loop_test(t, tables_are_copied_where_the_file_fails, 0, 4);
     tcase_add_test(t, without_memory_for_a_copy_there_are_no_rows);
     tcase_add_test(t, a_replaced_file_is_not_believed);
+    tcase_add_test(t, a_child_asks_the_loader_when_it_has_loaded);
     suite_add_tcase(s, t);
     return s;
 }

@@ -373,7 +373,7 @@ END_TEST
 static void check_child(struct thread_slot *own)
 {
     ck_assert_ptr_null(thread_attach(0, 0)); /* before the reset it is another process */
-    thread_reset_in_child();
+    ck_assert_uint_eq(thread_reset_in_child(), own ? 9 : 10);
     ck_assert_int_eq(thread_pid(), getpid());
     ck_assert_uint_eq(slots_in_use(), own != NULL);
     ck_assert(thread_guard_quiescent(0));

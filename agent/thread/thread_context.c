@@ -367,8 +367,9 @@ bool thread_grace_over(struct thread_grace *grace)
     return grace->count == 0;
 }
 
-void thread_reset_in_child(void)
+uint32_t thread_reset_in_child(void)
 {
+    uint32_t others = 0;
     struct thread_slot *own = thread_tls.slot;
     threads.pid = sys_pid();
     threads.free_head = 0;
@@ -378,6 +379,7 @@ void thread_reset_in_child(void)
         slot->timer = -1;
         if (slot == own)
             continue;
+        others += slot->state == SLOT_USED;
         slot->state = SLOT_FREE;
         push_free(slot);
     }
@@ -388,4 +390,5 @@ void thread_reset_in_child(void)
         own->cpu_last_ns = clock_thread_cpu_ns();
         own->overhead_ns = 0;
     }
+    return others;
 }

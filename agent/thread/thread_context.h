@@ -147,7 +147,7 @@ void thread_grace_begin(struct thread_grace *grace);
  * noted instead, for the next call. */
 bool thread_grace_over(struct thread_grace *grace);
 
-/* In a fork child: only the calling thread is left. */
-void thread_reset_in_child(void);
+/* In a fork child: only the calling thread is left. Returns how many others the parent had. */
+uint32_t thread_reset_in_child(void);
 
 #endif

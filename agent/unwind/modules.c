@@ -39,6 +39,7 @@ uintptr_t modules_self_start, modules_self_end;
 uint32_t modules_stale;
 
 static struct lock modules_lock = LOCK_INIT(LOCK_MODULES);
+static uint32_t loader_distrusted;
 /* Walks that may still use a retired list, one for each of state.lists; large, and so not among
  * what the start touches. */
 static struct thread_grace graces[LISTS_MAX];
@@ -353,6 +354,8 @@ int modules_rescan(void)
 {
     if (!state.iterate)
         return -EINVAL;
+    if (load_relaxed(&loader_distrusted))
+        return -EAGAIN;
     int error = lock_acquire_until(&modules_lock, clock_monotonic_ns() + RESCAN_WAIT_NS);
     if (error) {
         store_relaxed(&modules_stale, 1);
@@ -414,6 +417,25 @@ void modules_lock_for_fork(void)
     lock_acquire(&modules_lock);
 }
 
+void modules_distrust_loader(void)
+{
+    store_relaxed(&loader_distrusted, 1);
+}
+
+void modules_note_loaded(const void *handle)
+{
+    if (likely(!load_relaxed(&loader_distrusted)) || !handle)
+        return;
+    uintptr_t bias = *(const uintptr_t *)handle;
+    bool known = false;
+    lock_acquire(&modules_lock);
+    for (uint32_t i = 0; i < modules_list->count; i++)
+        known = known || modules_list->modules[i].bias == bias;
+    lock_release(&modules_lock);
+    if (!known)
+        store_relaxed(&loader_distrusted, 0);
+}
+
 void modules_unlock_after_fork(void)
 {
     lock_release(&modules_lock);
@@ -428,6 +450,7 @@ void modules_forget(void)
     memset(&state, 0, sizeof(state));
     modules_list = NULL;
     modules_stale = 0;
+    loader_distrusted = 0;
     registry_forget();
     history_forget();
 }

@@ -18,6 +18,11 @@
  *     cannot take it away; where that file is not the same any more, or cannot be opened, its
  *     tables are copied to memory of ours while it is certainly loaded.
  *
+ *  6. A thread of the parent may have held the loader's lock at a fork, inside the loader or inside
+ *     the app's own dl_iterate_phdr: nobody gives it back in the child, and who asks for it waits
+ *     forever. So a child of a parent with threads refuses to rescan, until its dlopen has given an
+ *     object that the list does not have: the loader took that lock to add it, so it is free.
+ *
  * Address reuse: `generation` of a list grows by one when an object is loaded at addresses where
  * a different object was before. A recorded stack keeps the generation that it was walked with,
  * and modules_resolve answers for that generation.
@@ -100,9 +105,12 @@ struct dl_phdr_info;
 typedef int (*modules_iterate_fn)(int (*callback)(struct dl_phdr_info *, size_t, void *), void *);
 int modules_start(modules_iterate_fn iterate) MUST_USE;
 /* INIT, THR, TICK. Sees what was loaded and unloaded. 0 or a negative errno: -EAGAIN when every
- * list is still held, -ETIMEDOUT when another rescan does not end (the app may call dlopen inside
- * its dl_iterate_phdr callback); modules_stale is then set. */
+ * list is still held or the loader is distrusted, -ETIMEDOUT when another rescan does not end (the
+ * app may call dlopen inside its dl_iterate_phdr callback); modules_stale is then set. */
 int modules_rescan(void) MUST_USE;
+/* dlopen gave this (a handle of glibc's is a struct link_map, which begins with the load bias), or
+ * NULL: see step 6. THR; takes LOCK_MODULES in a child that distrusts the loader. */
+void modules_note_loaded(const void *handle);
 /* Marks the object that holds `address` as is_system (the allocator below; INIT, before the first
  * sample). */
 void modules_mark_system(uintptr_t address);
@@ -120,6 +128,8 @@ struct module_address modules_resolve(uint32_t generation, uintptr_t pc);
 const struct object *modules_main(void);
 /* Around fork: held in prepare, released in parent and child. */
 void modules_lock_for_fork(void);
+/* In a fork child before that release, if the parent had other threads. */
+void modules_distrust_loader(void);
 void modules_unlock_after_fork(void);
 #ifdef LIBAGENT_TEST
 /* All as before modules_start (what is mapped for closed objects stays). */

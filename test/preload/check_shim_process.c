@@ -6,6 +6,7 @@
 
 #include "test/check.h"
 #include "test/preload/profile_reader.h"
+#include "test/preload/run_pair.h"
 #include "test/preload/run_program.h"
 
 /* Much is sampled, so that the agent is met in each state. */
@@ -134,6 +135,37 @@ END_TEST
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
+/* Another thread holds the loader's lock at the fork: in the child it is never given back. The
+ * child is as without us, and what it loads itself is seen where the lock was free. */
+static const struct {
+    const char *name, *function;
+    double ns; /* of CPU time in it, at least */
+} loader_cases[] = {{"held", "child_work", 0.02e9}, {"free", "plugin_work", 0.27e9}};
+
+START_TEST(test_child_of_a_parent_that_loads)
+{
+    struct run_pair pair;
+    struct profile profile;
+    char plugin[PATH_MAX];
+    snprintf(plugin, sizeof(plugin), "%s", run_program_path("plugin"));
+    run_pair(&pair, &(struct run_request){
+                        .program = "fork_loader",
+                        .arguments = (const char *[]){loader_cases[_i].name, plugin, NULL},
+                        .environment = (const char *[]){"LIBAGENT_ALLOC_INTERVAL=16KiB",
+                                                        "LIBAGENT_PERIOD=1s", NULL},
+                        .seconds = 60});
+    run_expect_quiet_success(&pair.without);
+    ck_assert_ptr_nonnull(strstr(pair.without.out, "child 0x800"));
+    profile_load(&profile, pair.with.profiles, "cpu", 0);
+    double ns = (double)profile_under(&profile, CPU_NS, loader_cases[_i].function);
+    fprintf(stderr, "%s: %.3f s in %s\n", loader_cases[_i].name, ns * 1e-9,
+            loader_cases[_i].function);
+    ck_assert_double_ge(ns, loader_cases[_i].ns);
+    profile_free(&profile);
+    run_pair_free(&pair);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("shim_process");
@@ -142,6 +174,7 @@ Suite *suite(void)
     tcase_add_loop_test(tcase, test_fork, 0, COUNT(fork_shapes));
     tcase_add_loop_test(tcase, test_exec, 0, COUNT(exec_variants));
     tcase_add_test(tcase, test_child_writes_its_own_profile);
+    tcase_add_loop_test(tcase, test_child_of_a_parent_that_loads, 0, 2);
     tcase_add_loop_test(tcase, test_exit_ways, 0, COUNT(exit_ways));
     suite_add_tcase(suite, tcase);
     return suite;

@@ -29,6 +29,8 @@ enum request { REQUEST_FLUSH = 2, REQUEST_FINISH = 3 };
 static const uint64_t retry_ns = 10 * NS_PER_SEC;
 /* A scan of the loaded objects costs tens of microseconds: once a second at most. */
 static const uint64_t rescan_every_ns = NS_PER_SEC;
+/* So many seconds without a rescan are told. */
+enum { LATE_RESCANS_TOLD = 10 };
 /* Room below the stack pointer that pthread_create may use: it needs about 2 KiB. */
 enum { STACK_ROOM = 16384 };
 
@@ -45,7 +47,7 @@ static uint64_t request_deadline_ns;
 static uint32_t served; /* the value of `wanted` up to which all is done */
 static uint64_t next_rescan_ns;
 static uint32_t said_no_thread;
-static uint32_t said_no_rescan;
+static uint32_t late_rescans; /* in a row; stays where it was told */
 static void (*adopted)(struct thread_slot *);
 static void (*gone)(struct thread_slot *);
 static bool is_early;
@@ -149,9 +151,13 @@ static void rescan_if_stale(uint64_t now)
         return;
     store_relaxed(&next_rescan_ns, now + rescan_every_ns);
     store_relaxed(&modules_stale, 0);
+    /* One that waited in vain is no news where many threads share a processor: who held the lock
+     * had just lost it. */
     int error = modules_rescan();
-    if (error && error != -EAGAIN && !exchange_acq_rel(&said_no_rescan, 1))
+    if (error == -ETIMEDOUT && add_relaxed(&late_rescans, 1) + 1 == LATE_RESCANS_TOLD)
         log_warn("the list of loaded objects is not up to date (error %d)", -error);
+    if (!error && load_relaxed(&late_rescans) < LATE_RESCANS_TOLD)
+        store_relaxed(&late_rescans, 0);
 }
 
 /* A thread that libc does not know may not take the loader's lock: one of the app's does it. */

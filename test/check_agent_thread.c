@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <search.h>
+#include <semaphore.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -307,6 +308,55 @@ START_TEST(a_moment_rescans_objects_that_are_not_known)
 }
 END_TEST
 
+/* Holds the lock of the objects until it can take the other one. */
+static void *hold_objects(void *held)
+{
+    modules_lock_for_fork();
+    sem_post(&((sem_t *)held)[0]);
+    sem_wait(&((sem_t *)held)[1]);
+    modules_unlock_after_fork();
+    return NULL;
+}
+
+static void fail_rescans(int count)
+{
+    sem_t held[2];
+    pthread_t holder;
+    sem_init(&held[0], 0, 0);
+    sem_init(&held[1], 0, 0);
+    ck_assert_int_eq(pthread_create(&holder, NULL, hold_objects, held), 0);
+    sem_wait(&held[0]);
+    for (int i = 0; i < count; i++) {
+        agent_thread_reset_in_child(); /* or there is one a second */
+        modules_stale = 1;
+        moment_set_due_now();
+        moment_pass();
+        ck_assert_uint_eq(modules_stale, 1);
+    }
+    sem_post(&held[1]);
+    pthread_join(holder, NULL);
+}
+
+START_TEST(ten_rescans_in_a_row_that_fail_are_told_once)
+{
+    static const char text[] = "not up to date (error 110)";
+    own_log_start();
+    for (int i = 0; i < 2; i++) {
+        fail_rescans(9);
+        agent_thread_reset_in_child();
+        moment_set_due_now();
+        moment_pass();
+        ck_assert_uint_eq(modules_stale, 0);
+    }
+    ck_assert_int_eq(own_log_lines(text), 0);
+    fail_rescans(10);
+    ck_assert_int_eq(own_log_lines(text), 1);
+    fail_rescans(11);
+    ck_assert_int_eq(own_log_lines(text), 1);
+    own_log_remove();
+}
+END_TEST
+
 /* ---- fork ---- */
 
 /* ThreadSanitizer has none in a child of a process with threads. */
@@ -381,6 +431,7 @@ Suite *suite(void)
     tcase_add_test(periods, a_period_of_zero_is_never_over);
     tcase_add_test(periods, a_thread_that_cannot_be_made_is_said_once_and_tried_again);
     tcase_add_test(periods, a_moment_rescans_objects_that_are_not_known);
+    tcase_add_test(periods, ten_rescans_in_a_row_that_fail_are_told_once);
     if (CHILD_MAY_HAVE_THREADS)
         tcase_add_test(periods, a_fork_child_makes_threads_of_its_own);
     suite_add_tcase(suite, periods);

@@ -23,6 +23,7 @@
 #include "agent/base/sys.h"
 #include "agent/thread/thread_context.h"
 #include "agent/unwind/cfi.h"
+#include "agent/unwind/loader_lock.h"
 #include "agent/unwind/modules.h"
 #include "agent/unwind/object_registry.h"
 
@@ -336,6 +337,11 @@ START_TEST(a_child_asks_the_loader_when_it_has_loaded)
     void *program = dlopen(NULL, RTLD_NOW);
     ck_assert_int_eq(modules_start(dl_iterate_phdr), 0);
     uint32_t publication = modules_list->publication;
+    ck_assert(loader_lock_is_known() && loader_lock_is_free());
+    modules_distrust_loader(); /* it is seen to be free */
+    modules_stale = 1;
+    ck_assert_int_eq(modules_rescan(), 0);
+    loader_lock_forget();
     modules_lock_for_fork();
     modules_distrust_loader();
     modules_unlock_after_fork();

@@ -11,6 +11,7 @@
 #include "agent/base/sys.h"
 #include "agent/thread/thread_context.h"
 #include "agent/unwind/elf_object.h"
+#include "agent/unwind/loader_lock.h"
 #include "agent/unwind/module_history.h"
 #include "agent/unwind/object_registry.h"
 
@@ -22,8 +23,8 @@ enum {
     NEEDED_MAX = 512,     /* a power of two; half of it is used */
 };
 
-/* How long a rescan may wait for another one. An app that calls dlopen inside its
- * dl_iterate_phdr callback holds the loader's lock that the other one needs. */
+/* How long a rescan may wait for the loader's lock, which the app may hold in its dl_iterate_phdr
+ * callback, and for another rescan. */
 #define RESCAN_WAIT_NS (100 * NS_PER_MS)
 
 enum list_state { LIST_NONE, LIST_FREE, LIST_CURRENT, LIST_RETIRED };
@@ -159,6 +160,8 @@ static int see_object(struct dl_phdr_info *info, size_t size, void *data)
             return 1;
         }
     }
+    if (scan->needed && info->dlpi_addr && info->dlpi_addr == getauxval(AT_BASE))
+        loader_lock_find(info);
     struct elf_image image;
     elf_read_image(info, &image);
     if (!elf_has_code(&image))
@@ -345,9 +348,27 @@ int modules_start(modules_iterate_fn iterate)
         state.iterate = iterate;
         state.vdso = getauxval(AT_SYSINFO_EHDR);
         error = scan_and_publish(&needed);
+        loader_lock_confirm();
     }
     lock_release(&modules_lock);
     return error;
+}
+
+/* Takes LOCK_MODULES while the loader's lock is free. */
+static int lock_both_until(uint64_t deadline_ns)
+{
+    static const struct timespec pause = {0, 100000};
+    for (;;) {
+        while (!loader_lock_is_free()) {
+            if (clock_monotonic_ns() >= deadline_ns)
+                return -ETIMEDOUT;
+            sys_call2(SYS_nanosleep, &pause, NULL);
+        }
+        int error = lock_acquire_until(&modules_lock, deadline_ns);
+        if (error || loader_lock_is_free())
+            return error;
+        lock_release(&modules_lock);
+    }
 }
 
 int modules_rescan(void)
@@ -356,7 +377,7 @@ int modules_rescan(void)
         return -EINVAL;
     if (load_relaxed(&loader_distrusted))
         return -EAGAIN;
-    int error = lock_acquire_until(&modules_lock, clock_monotonic_ns() + RESCAN_WAIT_NS);
+    int error = lock_both_until(clock_monotonic_ns() + RESCAN_WAIT_NS);
     if (error) {
         store_relaxed(&modules_stale, 1);
         return error;
@@ -419,7 +440,8 @@ void modules_lock_for_fork(void)
 
 void modules_distrust_loader(void)
 {
-    store_relaxed(&loader_distrusted, 1);
+    if (!loader_lock_is_known() || !loader_lock_is_free())
+        store_relaxed(&loader_distrusted, 1);
 }
 
 void modules_note_loaded(const void *handle)

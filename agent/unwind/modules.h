@@ -20,8 +20,9 @@
  *
  *  6. A thread of the parent may have held the loader's lock at a fork, inside the loader or inside
  *     the app's own dl_iterate_phdr: nobody gives it back in the child, and who asks for it waits
- *     forever. So a child of a parent with threads refuses to rescan, until its dlopen has given an
- *     object that the list does not have: the loader took that lock to add it, so it is free.
+ *     forever. Where that is so, or cannot be known (loader_lock.h), a child of a parent with
+ * threads refuses to rescan, until its dlopen has given an object that the list does not have: the
+ * loader took that lock to add it, so it is free.
  *
  * Address reuse: `generation` of a list grows by one when an object is loaded at addresses where
  * a different object was before. A recorded stack keeps the generation that it was walked with,
@@ -128,7 +129,7 @@ struct module_address modules_resolve(uint32_t generation, uintptr_t pc);
 const struct object *modules_main(void);
 /* Around fork: held in prepare, released in parent and child. */
 void modules_lock_for_fork(void);
-/* In a fork child before that release, if the parent had other threads. */
+/* In a fork child before that release, if the parent had other threads: see step 6. */
 void modules_distrust_loader(void);
 void modules_unlock_after_fork(void);
 #ifdef LIBAGENT_TEST

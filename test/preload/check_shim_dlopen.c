@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "test/check.h"
-#include "test/preload/profile_reader.h"
-#include "test/preload/run_program.h"
+#include "test/preload/profile_expect.h"
+#include "test/preload/run_pair.h"
 #include "test/temp_path.h"
 
 static char folder[TEMP_PATH_SIZE];
@@ -125,6 +125,22 @@ START_TEST(test_loop_of_open_and_close_leaves_nothing)
 }
 END_TEST
 
+/* The loader's lock is held by who waits for a thread that we may not make wait for it. */
+START_TEST(test_nobody_waits_for_the_loader)
+{
+    struct run_pair pair;
+    run_pair(&pair,
+             &(struct run_request){.program = "loader_waits",
+                                   .environment = (const char *[]){"LIBAGENT_ALLOC_INTERVAL=16KiB",
+                                                                   "LIBAGENT_PERIOD=1s", NULL},
+                                   .seconds = 60});
+    ck_assert_str_eq(pair.without.out, "walked 7\n");
+    profile_expect(pair.with.profiles, "cpu", pair.with.pid, 0.9,
+                   (const struct expectation[]){{"work", 0.5}, {NULL, 0}});
+    run_pair_free(&pair);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("shim_dlopen");
@@ -134,6 +150,7 @@ Suite *suite(void)
     tcase_add_test(tcase, test_callers_run_path);
     tcase_add_test(tcase, test_closed_objects_keep_their_names);
     tcase_add_test(tcase, test_many_open_and_close_at_once);
+    tcase_add_test(tcase, test_nobody_waits_for_the_loader);
     tcase_add_test(tcase, test_loop_of_open_and_close_leaves_nothing);
     suite_add_tcase(suite, tcase);
     return suite;

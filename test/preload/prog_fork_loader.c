@@ -9,13 +9,12 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "test/preload/made_code.h"
 #include "test/preload/program.h"
 
-typedef void *made_code(void *(*function)(size_t), size_t size);
 typedef uint64_t work_fn(uint64_t ns);
 
 static int ends[2];
@@ -34,23 +33,6 @@ static void *walk(void *held)
     if (held)
         dl_iterate_phdr(wait_inside, NULL);
     return wait_inside(NULL, 0, NULL) ? NULL : held;
-}
-
-/* function(size), called by code in a mapping of its own, with a frame. */
-static made_code *make_code(void)
-{
-    static const unsigned char code[] = {0x55,             /* push %rbp */
-                                         0x48, 0x89, 0xe5, /* mov %rsp, %rbp */
-                                         0x48, 0x89, 0xf8, /* mov %rdi, %rax */
-                                         0x48, 0x89, 0xf7, /* mov %rsi, %rdi */
-                                         0xff, 0xd0,       /* call *%rax */
-                                         0x5d, 0xc3};      /* pop %rbp, ret */
-    void *page =
-        mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED)
-        abort();
-    memcpy(page, code, sizeof(code));
-    return (made_code *)page;
 }
 
 SITE static void child_work(made_code *made)

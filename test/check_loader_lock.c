@@ -1,0 +1,118 @@
+/* The loader's lock is found, and seen to be held, by the loader's own doing. */
+#include "test/check.h"
+
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <sys/auxv.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/unwind/loader_lock.h"
+#include "agent/unwind/modules.h"
+#include "test/demand.h"
+
+static sem_t inside, leave;
+
+static int wait_inside(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)info;
+    (void)size;
+    (void)data;
+    demand(loader_lock_is_free()); /* for who holds it */
+    sem_post(&inside);
+    sem_wait(&leave);
+    return 1;
+}
+
+static void *walk(void *unused)
+{
+    dl_iterate_phdr(wait_inside, unused);
+    return NULL;
+}
+
+/* Starts, and has another thread inside dl_iterate_phdr. */
+static pthread_t start(void)
+{
+    pthread_t walker;
+    ck_assert_int_eq(modules_start(dl_iterate_phdr), 0);
+    ck_assert(loader_lock_is_known());
+    ck_assert(loader_lock_is_free());
+    sem_init(&inside, 0, 0);
+    sem_init(&leave, 0, 0);
+    ck_assert_int_eq(pthread_create(&walker, NULL, walk, NULL), 0);
+    sem_wait(&inside);
+    return walker;
+}
+
+START_TEST(a_rescan_does_not_wait_for_a_lock_that_is_held)
+{
+    pthread_t walker = start();
+    ck_assert(!loader_lock_is_free());
+    ck_assert_int_eq(modules_rescan(), -ETIMEDOUT);
+    ck_assert_uint_eq(modules_stale, 1);
+    sem_post(&leave);
+    pthread_join(walker, NULL);
+    ck_assert(loader_lock_is_free());
+    ck_assert_int_eq(modules_rescan(), 0);
+    ck_assert_uint_eq(modules_stale, 0);
+}
+END_TEST
+
+/* In the child it stays held; there is no other thread that could give it back. */
+START_TEST(a_child_with_a_held_lock_refuses)
+{
+    pthread_t walker = start();
+    modules_lock_for_fork();
+    pid_t child = fork();
+    if (child == 0) {
+        modules_distrust_loader();
+        modules_unlock_after_fork();
+        _exit(modules_rescan() == -EAGAIN ? 0 : 1);
+    }
+    modules_unlock_after_fork();
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    sem_post(&leave);
+    pthread_join(walker, NULL);
+}
+END_TEST
+
+struct loader {
+    ElfW(Addr) base;
+    struct dl_phdr_info info;
+};
+
+static int look_at_loader(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct loader *loader = data;
+    (void)size;
+    loader->info = *info;
+    return info->dlpi_addr == loader->base;
+}
+
+START_TEST(what_is_not_held_inside_a_callback_is_not_it)
+{
+    struct loader loader = {.base = getauxval(AT_BASE)};
+    ck_assert_int_eq(dl_iterate_phdr(look_at_loader, &loader), 1);
+    ck_assert_int_eq(modules_start(dl_iterate_phdr), 0);
+    ck_assert(loader_lock_is_known());
+    loader_lock_find(&loader.info); /* outside: nothing there is held */
+    ck_assert(!loader_lock_is_known());
+    ck_assert(loader_lock_is_free());
+    ck_assert_int_eq(modules_rescan(), 0);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("loader_lock");
+    TCase *tcase = tcase_create("loader_lock");
+    tcase_add_test(tcase, a_rescan_does_not_wait_for_a_lock_that_is_held);
+    tcase_add_test(tcase, a_child_with_a_held_lock_refuses);
+    tcase_add_test(tcase, what_is_not_held_inside_a_callback_is_not_it);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -31,6 +31,8 @@ static const uint64_t retry_ns = 10 * NS_PER_SEC;
 static const uint64_t rescan_every_ns = NS_PER_SEC;
 /* So many seconds without a rescan are told. */
 enum { LATE_RESCANS_TOLD = 10 };
+/* At a moment a thread of the app waits, in the middle of its own work. */
+static const uint64_t moment_wait_ns = NS_PER_MS;
 /* Room below the stack pointer that pthread_create may use: it needs about 2 KiB. */
 enum { STACK_ROOM = 16384 };
 
@@ -153,7 +155,7 @@ static void rescan_if_stale(uint64_t now)
     store_relaxed(&modules_stale, 0);
     /* One that waited in vain is no news where many threads share a processor: who held the lock
      * had just lost it. */
-    int error = modules_rescan();
+    int error = modules_rescan_within(moment_wait_ns);
     if (error == -ETIMEDOUT && add_relaxed(&late_rescans, 1) + 1 == LATE_RESCANS_TOLD)
         log_warn("the list of loaded objects is not up to date (error %d)", -error);
     if (!error && load_relaxed(&late_rescans) < LATE_RESCANS_TOLD)

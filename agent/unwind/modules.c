@@ -373,11 +373,16 @@ static int lock_both_until(uint64_t deadline_ns)
 
 int modules_rescan(void)
 {
+    return modules_rescan_within(RESCAN_WAIT_NS);
+}
+
+int modules_rescan_within(uint64_t wait_ns)
+{
     if (!state.iterate)
         return -EINVAL;
     if (load_relaxed(&loader_distrusted))
         return -EAGAIN;
-    int error = lock_both_until(clock_monotonic_ns() + RESCAN_WAIT_NS);
+    int error = lock_both_until(clock_monotonic_ns() + wait_ns);
     if (error) {
         store_relaxed(&modules_stale, 1);
         return error;

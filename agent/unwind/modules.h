@@ -109,6 +109,8 @@ int modules_start(modules_iterate_fn iterate) MUST_USE;
  * list is still held or the loader is distrusted, -ETIMEDOUT when another rescan does not end (the
  * app may call dlopen inside its dl_iterate_phdr callback); modules_stale is then set. */
 int modules_rescan(void) MUST_USE;
+/* The same, waiting for locks at most so long. */
+int modules_rescan_within(uint64_t wait_ns) MUST_USE;
 /* dlopen gave this (a handle of glibc's is a struct link_map, which begins with the load bias), or
  * NULL: see step 6. THR; takes LOCK_MODULES in a child that distrusts the loader. */
 void modules_note_loaded(const void *handle);

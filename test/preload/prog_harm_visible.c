@@ -246,9 +246,9 @@ static void spawn_and_look(void)
 {
     pid_t pid = 0;
     fflush(stdout);
-    printf("posix_spawn %d\n", posix_spawn(&pid, self, NULL, NULL, arguments, environ));
-    fflush(stdout);
-    wait_for(pid);
+    int error = posix_spawn(&pid, self, NULL, NULL, arguments, environ);
+    wait_for(pid); /* it prints, too */
+    printf("posix_spawn %d\n", error);
 }
 
 static void ignore(void)

@@ -37,9 +37,6 @@ enum agent_state { AGENT_OFF, AGENT_STARTING, AGENT_ON, AGENT_STOPPING };
 static const uint64_t exit_limit_ns = 3 * NS_PER_SEC;
 
 static uint32_t state;
-/* The thread that called exit first, and 1 when the agent has ended. */
-static int exiting_tid;
-static uint32_t ended;
 static struct lock life_lock = LOCK_INIT(LOCK_LIFE);
 /* A dlopen was passed on unwatched. */
 static uint32_t unwatched_load;
@@ -285,22 +282,6 @@ void agent_signal_renew(void)
 
 /* ---- end ---- */
 
-void agent_before_exit(void)
-{
-    bool is_ending = load_acquire(&state) == AGENT_STOPPING;
-    if (load_acquire(&ended) || !(is_on() || is_ending) || sys_pid() != thread_pid())
-        return;
-    int tid = sys_tid();
-    int nobody = 0;
-    if (__atomic_compare_exchange_n(&exiting_tid, &nobody, tid, false, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE) ||
-        nobody == tid)
-        return;
-    uint64_t deadline = clock_monotonic_ns() + exit_limit_ns;
-    while (!load_acquire(&ended) && sys_futex_wait(&ended, 0, deadline) != -ETIMEDOUT)
-        ;
-}
-
 void agent_at_exit(void)
 {
     uint32_t on = AGENT_ON;
@@ -321,8 +302,6 @@ void agent_at_exit(void)
     agent_thread_finish(clock_monotonic_ns() + exit_limit_ns);
     log_flush();
     thread_tls.inside--;
-    store_release(&ended, 1);
-    sys_futex_wake(&ended, INT32_MAX);
 }
 
 void agent_before_seccomp(void)
@@ -442,7 +421,6 @@ void agent_fork_parent(void)
 void agent_fork_child(void)
 {
     lock_reset(&life_lock);
-    exiting_tid = 0;
     if (!thread_tls.in_fork)
         return;
     if (thread_reset_in_child() > 0)

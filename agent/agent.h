@@ -23,9 +23,6 @@ struct thread_slot;
 void agent_init(char **argv, char **environment);
 /* Instead, where this libc is not supported: hooks only forward. INIT. */
 void agent_stay_off(void);
-/* exit: where another thread is in it already, waits, within EXIT_LIMIT, until that one's last
- * window is written: libc would end the process half-way (as glibc does not from 2.41 on). THR. */
-void agent_before_exit(void);
 /* Return from main, exit, quick_exit: writes the last window, within EXIT_LIMIT. INIT. */
 void agent_at_exit(void);
 /* Before the process puts itself under a seccomp filter: writes the last window, ends our threads

@@ -1,4 +1,4 @@
-/* process_hooks.c: exit, and the exec family. exec ends what was recorded, so it is written before;
+/* process_hooks.c: the exec family. exec ends what was recorded, so it is written before;
  * in a child of fork there is nothing yet, in one of vfork nothing is touched. The variadic ones
  * gather their arguments on the stack, as libc does. */
 #include <errno.h>
@@ -8,13 +8,6 @@
 #include "shim/shim.h"
 
 extern char **environ;
-
-EXPORT void exit(int status)
-{
-    agent_before_exit();
-    NEXT(exit)(status);
-    __builtin_unreachable();
-}
 
 EXPORT int execve(const char *path, char *const arguments[], char *const environment[])
 {

@@ -34,7 +34,6 @@ void *dlopen(const char *file, int mode);
 int dlclose(void *handle);
 void *dlsym(void *handle, const char *name);
 
-void exit(int status) __attribute__((noreturn));
 int execve(const char *path, char *const arguments[], char *const environment[]);
 int execv(const char *path, char *const arguments[]);
 int execvp(const char *file, char *const arguments[]);

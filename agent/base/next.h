@@ -58,7 +58,6 @@
     X(int, capset, (void *header, const void *data))                                               \
     X(int, prctl, (int option, long a, long b, long c, long d))                                    \
     X(long, syscall, (long number, long a, long b, long c, long d, long e, long f))                \
-    X(void, exit, (int status))                                                                    \
     X(int, execve, (const char *path, char *const arguments[], char *const environment[]))         \
     X(int, execvpe, (const char *file, char *const arguments[], char *const environment[]))        \
     X(int, fexecve, (int fd, char *const arguments[], char *const environment[]))

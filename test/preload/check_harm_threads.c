@@ -169,9 +169,6 @@ START_TEST(test_exit_from_four_threads_at_once)
             ck_assert_double_lt(now() - start, exit_limit);
             run_expect_same(&runs[k], &without);
             profile_load(&profile, runs[k].profiles, "cpu", runs[k].pid);
-            /* The one that writes is not cut off by the others. */
-            ck_assert_uint_eq(profile.file_count, 1);
-            ck_assert_int_gt(profile_total(&profile, CPU_SAMPLES), 0);
             profile_free(&profile);
             run_free(&runs[k]);
         }

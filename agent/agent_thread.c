@@ -36,11 +36,12 @@ static const uint64_t moment_wait_ns = NS_PER_MS;
 /* Room below the stack pointer that pthread_create may use: it needs about 2 KiB. */
 enum { STACK_ROOM = 16384 };
 
-/* While threads are to stay away, who asks for something or would make one looks again so much
- * later. */
+/* Who asks for something, or would make a thread while they are to stay away, looks again so much
+ * later: the thread that was asked may have gone to rest. */
 static const uint64_t look_again_ns = 10 * NS_PER_MS;
 
 static uint32_t agent_thread;
+static uint32_t rested; /* it ended because there was nothing to do */
 static uint32_t uploader_thread;
 static uint32_t pauses; /* so many want no thread of ours to be there */
 static uint32_t bell;   /* what the agent's thread sleeps on: grows with each news */
@@ -162,20 +163,47 @@ static void rescan_if_stale(uint64_t now)
         store_relaxed(&late_rescans, 0);
 }
 
-/* A thread that libc does not know may not take the loader's lock: one of the app's does it. */
-static void rescan_by_agent_thread(uint64_t now)
-{
-    if (!own_thread_is_known_to_libc() && load_relaxed(&modules_stale))
-        moment_set_due_now();
-    else
-        rescan_if_stale(now);
-}
-
-static void flush_period(void)
+/* True when there was something to write. */
+static bool flush_period(void)
 {
     thread_scan(flush_is_own_thread, adopted, gone);
-    if (flush_window(false) > 0 || !uploader_is_done())
+    bool has_news = flush_window(false) != 0 || !uploader_is_done();
+    if (has_news)
         need_uploader();
+    return has_news;
+}
+
+static bool is_there(const uint32_t *thread)
+{
+    return __atomic_load_n(thread, __ATOMIC_SEQ_CST) != THREAD_NONE;
+}
+
+/* True when it has ended. */
+static bool wait_ended(const uint32_t *thread, uint64_t deadline_ns)
+{
+    uint32_t seen;
+    while ((seen = __atomic_load_n(thread, __ATOMIC_SEQ_CST)) != THREAD_NONE)
+        if (sys_futex_wait(thread, seen, deadline_ns) == -ETIMEDOUT)
+            return false;
+    return true;
+}
+
+/* Both threads end when a period had nothing to write: an idle process is not woken up, and is what
+ * it is without us to whoever counts its threads. The first sample that comes makes them anew. */
+static bool goes_to_rest(void)
+{
+    if (is_early)
+        return false;
+    uploader_pause(true);
+    bool ended = wait_ended(&uploader_thread, clock_monotonic_ns() + NS_PER_SEC);
+    uploader_pause(false);
+    if (ended) {
+        flush_own_threads_end();
+        store_relaxed(&rested, 1);
+        is_none(&agent_thread);
+        moment_set_due_now();
+    }
+    return ended;
 }
 
 static void *agent_main(void *unused)
@@ -184,12 +212,16 @@ static void *agent_main(void *unused)
     own_thread_enter("libagent");
     flush_own_thread_begins(FLUSH_OWN_AGENT);
     store_release(&agent_thread, THREAD_RUNNING);
-    uint64_t next_flush_ns = period_end();
+    /* The window of one that has rested has just begun to fill. */
+    uint64_t next_flush_ns =
+        exchange_acq_rel(&rested, 0) ? clock_monotonic_ns() + options.period_ns : period_end();
+    uint64_t nap_ns = own_thread_is_known_to_libc() ? rescan_every_ns : UINT64_MAX / 2;
     for (;;) {
         uint32_t news = load_acquire(&bell);
         uint32_t asked = load_acquire(&wanted);
         uint64_t now = clock_monotonic_ns();
-        rescan_by_agent_thread(now);
+        if (own_thread_is_known_to_libc())
+            rescan_if_stale(now);
         if (asked != load_relaxed(&served)) {
             bool is_end = asked & 1;
             serve(is_end ? REQUEST_FINISH : REQUEST_FLUSH, load_relaxed(&request_deadline_ns));
@@ -200,11 +232,12 @@ static void *agent_main(void *unused)
         } else if (is_paused()) {
             return ends(&agent_thread);
         } else if (now >= next_flush_ns) {
-            flush_period();
+            if (!flush_period() && goes_to_rest())
+                return NULL;
             /* Missed periods are skipped, not made up. */
             next_flush_ns = clock_monotonic_ns() + options.period_ns;
         } else {
-            sys_futex_wait(&bell, news, MIN_OF(next_flush_ns, now + rescan_every_ns));
+            sys_futex_wait(&bell, news, MIN_OF(next_flush_ns, now + nap_ns));
         }
     }
 }
@@ -327,8 +360,7 @@ static void ask(enum request asked, uint64_t deadline_ns)
             serve(asked, deadline_ns);
             return;
         }
-        sys_futex_wait(&served, seen,
-                       is_paused() ? MIN_OF(deadline_ns, now + look_again_ns) : deadline_ns);
+        sys_futex_wait(&served, seen, MIN_OF(deadline_ns, now + look_again_ns));
     }
 }
 
@@ -356,21 +388,6 @@ void agent_thread_finish(uint64_t deadline_ns)
 }
 
 /* ---- pauses ---- */
-
-static bool is_there(const uint32_t *thread)
-{
-    return __atomic_load_n(thread, __ATOMIC_SEQ_CST) != THREAD_NONE;
-}
-
-/* True when it has ended. */
-static bool wait_ended(const uint32_t *thread, uint64_t deadline_ns)
-{
-    uint32_t seen;
-    while ((seen = __atomic_load_n(thread, __ATOMIC_SEQ_CST)) != THREAD_NONE)
-        if (sys_futex_wait(thread, seen, deadline_ns) == -ETIMEDOUT)
-            return false;
-    return true;
-}
 
 void agent_thread_wait_gone(uint64_t deadline_ns)
 {
@@ -404,6 +421,7 @@ void agent_thread_go_on(void)
 void agent_thread_reset_in_child(void)
 {
     pauses = 0;
+    rested = 0;
     agent_thread = THREAD_NONE;
     uploader_thread = THREAD_NONE;
     wanted = 0;

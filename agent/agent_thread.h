@@ -4,8 +4,9 @@
  * Protocol:
  *  1. Nobody is born before there is work: `moment_due_ns` is the end of the period; the first
  *     thread of the app that passes a moment then makes the agent's thread (agent/thread/moment.h).
- *  2. The agent's thread flushes each period, sleeping on `wanted` until the next deadline. The
- *     first blob makes the uploader's thread.
+ *  2. The agent's thread flushes each period, sleeping on `bell` until the next deadline. The
+ *     first blob makes the uploader's thread. After a period with nothing to write both end, and
+ *     it is as before the first.
  *  3. Others add to `wanted` (a flush before exec, the end), and wait with a deadline for `served`
  *     to reach it. Where no thread of ours exists and none may be made here (the calling stack has
  *     frames of libc in the middle: exit from a handler that interrupted malloc, say), the

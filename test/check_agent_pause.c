@@ -14,7 +14,6 @@
 #include "agent/flush.h"
 #include "agent/thread/moment.h"
 #include "agent/thread/own_thread.h"
-#include "agent/unwind/modules.h"
 #include "test/demand.h"
 #include "test/flush_fixture.h"
 #include "test/own_threads_fixture.h"
@@ -165,20 +164,46 @@ START_TEST(a_pause_waits_for_the_file_that_is_being_written)
 }
 END_TEST
 
-/* ---- what they may not do ---- */
+/* ---- rest ---- */
 
-START_TEST(a_thread_that_libc_does_not_know_leaves_the_rescan_to_the_app)
+static void wait_for_no_thread(void)
 {
-    flush_add_sample(RECORD_CPU, 100);
-    agent_thread_flush(own_in_ms(8000)); /* makes the thread */
-    store_relaxed(&moment_due_ns, UINT64_MAX);
-    modules_stale = 1;
     uint64_t limit = own_in_ms(20000);
-    while (load_relaxed(&moment_due_ns) != 0)
+    while (flush_has_own_thread())
         demand(clock_monotonic_ns() < limit);
-    ck_assert_uint_eq(load_relaxed(&modules_stale), 1);
-    moment_pass();
-    ck_assert_uint_eq(load_relaxed(&modules_stale), 0);
+}
+
+START_TEST(threads_with_nothing_to_do_end_and_a_sample_makes_them_again)
+{
+    options.period_ns = 20 * NS_PER_MS;
+    agent_thread_start(own_on_thread, own_on_thread, false);
+    for (int64_t round = 1; round <= 3; round++) {
+        flush_add_sample(RECORD_CPU, 100);
+        uint64_t limit = own_in_ms(20000);
+        while (!flush_has_own_thread() && own_written() < 100 * round) {
+            demand(clock_monotonic_ns() < limit);
+            moment_pass();
+        }
+        own_wait_for_total(100 * round);
+        wait_for_no_thread();
+        ck_assert_uint_eq(load_relaxed(&own.made), 2 * (uint32_t)round);
+    }
+}
+END_TEST
+
+/* Whoever asks for a flush while the thread goes to rest gets it. */
+START_TEST(a_flush_is_served_while_the_thread_goes_to_rest)
+{
+    options.period_ns = NS_PER_MS;
+    agent_thread_start(own_on_thread, own_on_thread, false);
+    for (int64_t round = 1; round <= 50; round++) {
+        flush_add_sample(RECORD_CPU, 100);
+        moment_pass();
+        uint64_t deadline = own_in_ms(8000);
+        agent_thread_flush(deadline);
+        ck_assert_uint_lt(clock_monotonic_ns(), deadline);
+        ck_assert_int_eq(own_written(), 100 * round);
+    }
 }
 END_TEST
 
@@ -193,8 +218,8 @@ Suite *suite(void)
     tcase_add_test(pauses, what_a_pause_leaves_in_the_queue_is_written_at_the_end);
     tcase_add_test(pauses, a_pause_without_threads_makes_none);
     tcase_add_test(pauses, a_pause_waits_for_the_file_that_is_being_written);
-    if (!own_thread_is_known_to_libc())
-        tcase_add_test(pauses, a_thread_that_libc_does_not_know_leaves_the_rescan_to_the_app);
+    tcase_add_test(pauses, threads_with_nothing_to_do_end_and_a_sample_makes_them_again);
+    tcase_add_test(pauses, a_flush_is_served_while_the_thread_goes_to_rest);
     suite_add_tcase(suite, pauses);
     return suite;
 }

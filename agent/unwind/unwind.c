@@ -9,6 +9,7 @@
 
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
+#include "agent/thread/moment.h"
 #include "agent/unwind/cfi_expression.h"
 #include "agent/unwind/unwind_arch.h"
 
@@ -51,8 +52,10 @@ int unwind_start(void)
 static const struct module *find_module(const struct walk *w, uintptr_t pc)
 {
     const struct module *module = modules_find(w->list, pc);
-    if (!module && !load_relaxed(&modules_stale))
+    if (!module && !load_relaxed(&modules_stale)) {
         store_relaxed(&modules_stale, 1);
+        moment_set_due_now();
+    }
     return module;
 }
 

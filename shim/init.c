@@ -2,12 +2,11 @@
 #include <stddef.h>
 
 #include "agent/agent.h"
+#include "shim/fork_hooks.h"
 #include "shim/shim.h"
 
 /* Absent from musl (and with them profiling: hooks then only forward). */
 extern const char *gnu_get_libc_version(void) WEAK;
-extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
-                             void *dso) WEAK;
 extern int __cxa_at_quick_exit(void (*function)(void *), void *dso) WEAK;
 extern void *__dso_handle HIDDEN;
 
@@ -22,12 +21,12 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
 {
     (void)argc;
     next_lookup();
-    if (!gnu_get_libc_version || !__register_atfork) {
+    if (!gnu_get_libc_version || !next.__register_atfork) {
         agent_stay_off();
         return;
     }
     agent_init(argv, environment);
-    __register_atfork(agent_fork_prepare, agent_fork_parent, agent_fork_child, __dso_handle);
+    fork_handlers_register();
     if (__cxa_at_quick_exit)
         __cxa_at_quick_exit(on_quick_exit, __dso_handle);
 }

@@ -30,6 +30,8 @@ int pthread_setname_np(unsigned long thread, const char *name);
 int pthread_cancel(unsigned long thread);
 int thrd_create(void *thread, int (*routine)(void *), void *argument);
 
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *dso);
+
 void *dlopen(const char *file, int mode);
 int dlclose(void *handle);
 void *dlsym(void *handle, const char *name);

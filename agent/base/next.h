@@ -38,6 +38,8 @@
     X(int, pthread_attr_setdetachstate, (void *attributes, int state))                             \
     X(int, pthread_key_create, (unsigned *key, void (*destructor)(void *)))                        \
     X(int, pthread_setspecific, (unsigned key, const void *value))                                 \
+    X(int, __register_atfork,                                                                      \
+      (void (*prepare)(void), void (*parent)(void), void (*child)(void), void *dso))               \
     X(void *, dlopen, (const char *file, int mode))                                                \
     X(void *, dlsym, (void *handle, const char *name))                                             \
     X(int, dlclose, (void *handle))                                                                \

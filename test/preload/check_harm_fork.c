@@ -224,6 +224,31 @@ START_TEST(test_exec_at_once_costs_next_to_nothing)
 }
 END_TEST
 
+/* A library's constructor, which runs before the agent's, registered handlers: none of them may
+ * find signals blocked or the loader's list locked. */
+START_TEST(test_handlers_that_were_there_before)
+{
+    const char *const one_byte[] = {"LIBAGENT_ALLOC_INTERVAL=1", NULL};
+    const char *const lines[] = {"prepare: signal 1, object 1\n", "parent: signal 1, object 1\n",
+                                 "child: signal 1, object 1\n", "status 768\n"};
+    struct run run;
+    run_program(&run, &(struct run_request){.program = "harm_fork",
+                                            .arguments = (const char *[]){"handlers", NULL},
+                                            .environment = one_byte,
+                                            .beside = run_program_path("fork_handlers"),
+                                            .seconds = 60});
+    run_expect_quiet_success(&run);
+    size_t size = 0;
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        ck_assert_msg(strstr(run.out, lines[i]) != NULL, "%s is not in: %s", lines[i], run.out);
+        size += strlen(lines[i]);
+    }
+    ck_assert_uint_eq(run.out_size, size);
+    ck_assert_uint_eq(run_file_count(&run, ".heap.pb.gz"), 1);
+    run_free(&run);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("harm_fork");
@@ -235,6 +260,7 @@ Suite *suite(void)
     tcase_add_test(tcase, test_gaps_are_not_spent_by_children);
     tcase_add_test(tcase, test_exec_starts_afresh);
     tcase_add_test(tcase, test_exec_at_once_costs_next_to_nothing);
+    tcase_add_test(tcase, test_handlers_that_were_there_before);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -362,16 +362,24 @@ static void after_exec(uint64_t clock_before)
     say_process_clock("process");
 }
 
+/* ---- handlers of a library's that were registered before the agent began ---- */
+
+static void fork_with_handlers(void)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(3);
+    printf("status %d\n", status_of(pid));
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void (*function)(void);
-    } cases[] = {{"among", among_threads},
-                 {"lives-on", child_lives_on},
-                 {"unusual", unusual_children},
-                 {"gaps", spent_gaps},
-                 {"exec", exec_from_thread}};
+    } cases[] = {{"among", among_threads},      {"lives-on", child_lives_on},
+                 {"unusual", unusual_children}, {"gaps", spent_gaps},
+                 {"exec", exec_from_thread},    {"handlers", fork_with_handlers}};
     if (readlink("/proc/self/exe", self, sizeof(self) - 1) <= 0)
         return 2;
     if (argc > 2 && strcmp(argv[1], "after") == 0) {

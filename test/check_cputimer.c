@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/options.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
 #include "agent/sched/cpu_sample.h"
@@ -162,6 +163,60 @@ START_TEST(a_thread_that_was_found_is_sampled_and_takes_its_slot)
     pthread_join(thread, NULL);
     ck_assert_uint_ge(stats_get(STAT_CPU_SAMPLES), ENOUGH);
     ck_assert_uint_eq(found->state, SLOT_FREE); /* it ended like any other */
+}
+END_TEST
+
+static uintptr_t foreign[8];
+
+static bool has_foreign_pointer(long number, const long args[6], long *result)
+{
+    if (number != SYS_arch_prctl)
+        return false;
+    *(uintptr_t *)args[1] = (uintptr_t)foreign;
+    *result = 0;
+    return true;
+}
+
+static void *be_foreign(void *argument)
+{
+    store_relaxed(&found_tid, sys_tid());
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    /* Its timer goes with the first tick. */
+    while (load_relaxed(&found->timer) >= 0)
+        cpu_burn();
+    for (uint64_t end = clock_thread_cpu_ns() + 20 * NS_PER_MS; clock_thread_cpu_ns() < end;)
+        cpu_burn();
+    demand(thread_tls.slot == NULL && !thread_tls.inside);
+    demand(cpu_sample_is_unreached(found, clock_thread_cpu_ns() + NS_PER_SEC));
+    signal_tick(found); /* one that is late */
+    demand(load_relaxed(&found->state) == SLOT_USED);
+    return argument;
+}
+
+START_TEST(a_thread_of_another_runtime_is_left_alone)
+{
+    start();
+    pthread_t thread;
+    pthread_barrier_init(&barrier, NULL, 2);
+    pthread_create(&thread, NULL, be_foreign, NULL);
+    pthread_barrier_wait(&barrier);
+    found = thread_adopt(found_tid);
+    options.frequency = 100;
+    sys_override = has_foreign_pointer;
+    scheduler_cputimer.thread_begin(found);
+    ck_assert_int_ge(found->timer, 0);
+    pthread_barrier_wait(&barrier);
+    pthread_join(thread, NULL);
+    sys_override = NULL;
+    ck_assert_uint_eq(stats_get(STAT_CPU_SAMPLES), 0);
+    ck_assert_uint_eq(stats_get(STAT_THREADS_FOREIGN), 1);
+    ck_assert_int_eq(found->thread, SLOT_OF_FOREIGN);
+    /* No scan adopts it again while it lives. */
+    ck_assert_int_eq(found->state, SLOT_USED);
+    thread_release_slot(found);
+    ck_assert_ptr_eq(thread_prepare(1, NULL), found);
+    ck_assert_int_eq(found->thread, SLOT_OF_OURS);
 }
 END_TEST
 
@@ -328,6 +383,7 @@ Suite *suite(void)
     tcase_add_test(timers, every_thread_has_its_own_account);
     tcase_add_test(timers, what_is_put_off_is_not_lost);
     tcase_add_test(timers, a_thread_that_was_found_is_sampled_and_takes_its_slot);
+    tcase_add_test(timers, a_thread_of_another_runtime_is_left_alone);
     tcase_add_test(timers, after_the_end_no_timer_is_left);
     tcase_add_test(timers, after_a_stop_no_sample_is_taken);
     tcase_add_loop_test(timers, a_refusal_is_counted_and_said_once, 0, 2);

@@ -58,7 +58,8 @@ static uint32_t walk_and_add(struct thread_slot *slot, struct record_stack *stac
     return flags;
 }
 
-void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext)
+/* A function of its own: inlined, the thread pointer could be read before it is known to be one. */
+static __attribute__((noinline)) void sample(struct thread_slot *slot, void *ucontext)
 {
     struct thread_tls *tls = &thread_tls;
     if (tls->inside) {
@@ -91,6 +92,12 @@ void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext)
     if (flags & UNWIND_CLEAN)
         moment_pass();
     tls->inside = 0;
+}
+
+void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext)
+{
+    if (thread_has_tls(slot))
+        sample(slot, ucontext);
 }
 
 /* A stack that is known without a walk; room for the longest one. */
@@ -127,7 +134,9 @@ bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns)
     /* Ticks come late, and a sample may be put off a few times. */
     uint64_t limit = 4 * (NS_PER_SEC / options.frequency) + 100 * NS_PER_MS;
     uint64_t last = load_relaxed(&slot->cpu_last_ns);
-    return slot->timer >= 0 && now_ns > last && now_ns - last >= limit;
+    bool should_be_reached =
+        load_relaxed(&slot->timer) >= 0 || load_relaxed(&slot->thread) == SLOT_OF_FOREIGN;
+    return should_be_reached && now_ns > last && now_ns - last >= limit;
 }
 
 void cpu_sample_unreached(struct thread_slot *slot, uint64_t now_ns)

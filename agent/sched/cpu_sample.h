@@ -18,7 +18,7 @@ void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext);
 /* Accounts the CPU time of a thread after its last sample, up to its clock's value `now_ns`. */
 void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns);
 /* Has the thread's clock gone on without a sample for longer than ticks are late? It then blocks
- * the sampling signal. */
+ * the sampling signal, or is not libc's, and gets none. */
 bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns);
 /* Accounts the CPU time of such a thread; nothing for others. */
 void cpu_sample_unreached(struct thread_slot *slot, uint64_t now_ns);

@@ -56,11 +56,28 @@ static struct timespec to_timespec(uint64_t ns)
     return (struct timespec){(time_t)(ns / NS_PER_SEC), (long)(ns % NS_PER_SEC)};
 }
 
+static void cputimer_thread_end(struct thread_slot *slot)
+{
+    /* Once only, whoever comes first: the number may be that of a timer of the app's by then. */
+    int timer = exchange_acq_rel(&slot->timer, -1);
+    if (timer >= 0)
+        delete_timer(timer);
+}
+
+static void on_tick(struct thread_slot *slot, void *ucontext)
+{
+    cpu_sample_inside_handler(slot, ucontext);
+    /* Not libc's thread: no signal from now on. Its first one may have come before its timer stood
+     * in the slot; the next one finds it there. */
+    if (unlikely(load_relaxed(&slot->thread) == SLOT_OF_FOREIGN && slot->tid == sys_tid()))
+        cputimer_thread_end(slot);
+}
+
 static int cputimer_start(uint64_t period)
 {
     period_ns = period;
     timers_limit = half_of_pending_limit();
-    return sampling_signal_start(cpu_sample_inside_handler);
+    return sampling_signal_start(on_tick);
 }
 
 static void cputimer_stop(void)
@@ -104,14 +121,7 @@ static void cputimer_thread_begin(struct thread_slot *slot)
                      (int)-error);
         return;
     }
-    slot->timer = timer;
-}
-
-static void cputimer_thread_end(struct thread_slot *slot)
-{
-    if (slot->timer >= 0)
-        delete_timer(slot->timer);
-    slot->timer = -1;
+    store_release(&slot->timer, timer);
 }
 
 static void cputimer_reset_in_child(struct thread_slot *own)

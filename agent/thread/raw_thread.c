@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 
 #include "agent/base/sys.h"
+#include "agent/thread/libc_thread.h"
 #include "agent/thread/thread_context.h"
 
 #if defined(__x86_64__)
@@ -26,9 +27,6 @@ enum {
     PAGE = 4096,
     /* glibc's struct pthread has 2.3 KiB (2.36): debuggers read it behind the thread pointer. */
     CONTROL_SIZE = 2 * PAGE,
-    /* Where in it the kernel's id of the thread lies: at 720 from 2.11 on. */
-    ID_LOWEST = 512,
-    ID_HIGHEST = 1024,
     TLS_MARGIN = 1024, /* around the variables that are known to lie in the static TLS */
     TAKEN = 1,
 };
@@ -101,17 +99,6 @@ static size_t tls_size(const struct control *control)
     uintptr_t end = (uintptr_t)control;
     uintptr_t low = MIN_OF((uintptr_t)&thread_tls, (uintptr_t)&errno);
     return ALIGN_UP(end - low + TLS_MARGIN, (size_t)PAGE);
-}
-
-/* Where libc keeps a thread's id, found by that of the calling thread; gdb takes a thread whose
- * word is 0 for the main thread. A wrong guess is a word that nobody reads. */
-static size_t id_offset(const struct control *control)
-{
-    uint32_t tid = (uint32_t)sys_tid();
-    size_t offset = ID_LOWEST;
-    while (offset < ID_HIGHEST && *(const uint32_t *)((uintptr_t)control + offset) != tid)
-        offset += sizeof(tid);
-    return offset;
 }
 
 static struct block *take_block(void)
@@ -189,7 +176,8 @@ int raw_thread_create(void *(*routine)(void *), size_t stack_size)
     /* glibc's own flags: emulators know no other set. */
     unsigned long flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_SIGHAND |
                           CLONE_THREAD | CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
-    uint32_t *id = (uint32_t *)((uintptr_t)control + id_offset(mine));
+    /* gdb takes a thread whose word is 0 for the main thread. */
+    uint32_t *id = (uint32_t *)((uintptr_t)control + libc_thread_id_offset());
     long tid;
 #ifdef LIBAGENT_TEST
     if (!sys_override || !sys_override(SYS_clone, (const long[6]){(long)flags}, &tid))

@@ -9,6 +9,7 @@
 #include "agent/base/next.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
+#include "agent/thread/libc_thread.h"
 
 /* The free list is a stack of indices + 1 (0: empty) in the low half of one word; the high half
  * is a count of changes, so that a stale head never matches (ABA). */
@@ -71,6 +72,7 @@ enum { BUDGET_SHARE = 16 };
 
 int thread_start(void (*leaving)(void))
 {
+    libc_thread_start();
     threads.leaving = leaving;
     threads.pid = sys_pid();
     if (!threads.slots) {
@@ -128,6 +130,7 @@ static void make_blank(struct thread_slot *slot, int tid)
     slot->start_argument = NULL;
     slot->label = (struct thread_label){.tid = (uint64_t)tid};
     slot->is_main = tid == threads.pid;
+    slot->thread = SLOT_OF_OURS;
     slot->name_age = 0;
 }
 
@@ -217,11 +220,25 @@ void thread_take_over(struct thread_slot *slot)
     if (other && other != slot && other->tid == slot->tid)
         thread_release_slot(other);
     thread_tls.slot = slot;
+    slot->thread = SLOT_OF_OURS;
     set_stack_high(slot, 0);
     /* In the handler: values of later keys are in memory that libc would allocate. Such a thread
      * is found to be gone by a scan. */
     if (threads.key < KEYS_IN_PLACE)
         set_key(KEY_FIRST_ROUND);
+}
+
+bool thread_ask_tls(struct thread_slot *slot)
+{
+    /* Of another thread: late, from a timer that is gone; there is nothing to do. */
+    if (load_relaxed(&slot->thread) == SLOT_OF_FOREIGN || load_relaxed(&slot->tid) != sys_tid())
+        return false;
+    if (libc_thread_is_current(slot->tid))
+        return true;
+    thread_note_name(slot);
+    store_relaxed(&slot->thread, SLOT_OF_FOREIGN);
+    stats_add(STAT_THREADS_FOREIGN, 1);
+    return false;
 }
 
 void thread_leave(void)
@@ -284,8 +301,10 @@ void thread_add_overhead(struct thread_slot *slot, uint64_t begin_ns, uint32_t t
 struct thread_slot *thread_adopt(int tid)
 {
     struct thread_slot *slot = take_slot(tid);
-    if (slot)
+    if (slot) {
+        store_relaxed(&slot->thread, SLOT_OF_ADOPTED);
         slot->cpu_last_ns = clock_thread_cpu_of_ns(tid);
+    }
     return slot;
 }
 

@@ -9,6 +9,9 @@
  * Protocol of a slot:
  *  1. Taken from a lock-free list by thread_attach (THR, HOOK; never SIG) or, for a thread whose
  *     creation was not seen, by TICK's scan, whose timer hands the slot to the thread's handler.
+ *     Until then nobody knows whether the thread has our TLS: the handler asks before it touches
+ *     any, and a slot of a thread that has not stays SLOT_OF_FOREIGN until that thread is gone, so
+ *     that no scan adopts it again and no late signal finds the slot another's.
  *  2. Only its own thread writes it, but for: `overhead_ns` (exchanged to 0 by a flush),
  *     `cpu_last_ns` (a flush accounts the time of a thread that no signal reaches) and the state
  *     (TICK reaps slots of threads that the kernel does not know any more).
@@ -50,6 +53,9 @@ extern __thread struct thread_tls thread_tls INITIAL_EXEC;
 
 enum slot_state { SLOT_FREE, SLOT_USED };
 
+/* The threads of a slot, as far as they are known. */
+enum slot_thread { SLOT_OF_OURS, SLOT_OF_ADOPTED, SLOT_OF_FOREIGN };
+
 /* Who a sample belongs to, as it is interned in a window. */
 struct thread_label {
     uint64_t tid;
@@ -71,7 +77,8 @@ struct thread_slot {
     struct thread_label label;
     uint32_t next_free;
     uint16_t is_main;
-    uint16_t name_age; /* calls of thread_note_name */
+    uint8_t thread;   /* an enum slot_thread */
+    uint8_t name_age; /* calls of thread_note_name, modulo 256 */
 } __attribute__((aligned(CACHE_LINE)));
 
 enum { THREAD_SLOTS = 32768 }; /* a process with more threads: the rest is counted, not tracked */
@@ -89,6 +96,13 @@ struct thread_slot *thread_prepare(uintptr_t start_routine, void *start_argument
 void thread_attach_prepared(struct thread_slot *slot);
 /* In the handler of a thread that TICK adopted: the slot becomes the thread's own. SIG. */
 void thread_take_over(struct thread_slot *slot);
+/* May the handler of this slot's signal use TLS? For one that TICK adopted it asks, once, without
+ * touching any. SIG. */
+bool thread_ask_tls(struct thread_slot *slot);
+static inline bool thread_has_tls(struct thread_slot *slot)
+{
+    return likely(load_relaxed(&slot->thread) == SLOT_OF_OURS) || thread_ask_tls(slot);
+}
 /* Gives back the calling thread's slot. The caller has deleted its timer. THR, HOOK. */
 void thread_leave(void);
 /* libc's handle of the calling thread (pthread_self). Any context. */

@@ -177,6 +177,30 @@ START_TEST(test_exit_from_four_threads_at_once)
 }
 END_TEST
 
+/* Threads that have another thread pointer than libc's, none, or that of their creator, and are
+ * adopted by the scan at the end of a period: they and the memory of their runtime are left alone.
+ * Their time is in the profile all the same, but for what they used after the last period. */
+START_TEST(test_threads_of_another_runtime)
+{
+    struct run run;
+    struct profile profile;
+    run_program(&run,
+                &(struct run_request){.program = "harm_raw_threads",
+                                      .environment = (const char *[]){"LIBAGENT_PERIOD=1s", NULL}});
+    run_expect_quiet_success(&run);
+    ck_assert_ptr_nonnull(strstr(run.out, "block is as it was: 1\n"));
+    profile_load(&profile, run.profiles, "cpu", run.pid);
+    fprintf(stderr, "%lld ns of theirs of %lld\n",
+            (long long)profile_self(&profile, CPU_NS, "[signal blocked]"),
+            (long long)run_number(&run, "process-cpu"));
+    ck_assert_int_gt(profile_self(&profile, CPU_NS, "[signal blocked]"), 100000000);
+    ck_assert_int_eq(profile_under(&profile, CPU_NS, "run"), 0);
+    ck_assert_int_gt(profile_under(&profile, CPU_NS, "main"), 0);
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("harm_threads");
@@ -186,6 +210,7 @@ Suite *suite(void)
     tcase_add_test(tcase, test_forty_thousand_threads_leave_nothing);
     tcase_add_test(tcase, test_destructors_that_compute_and_allocate);
     tcase_add_test(tcase, test_exit_from_four_threads_at_once);
+    tcase_add_test(tcase, test_threads_of_another_runtime);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -1,0 +1,25 @@
+/* libc_thread.h: is the thread behind a thread pointer one of libc's?
+ *
+ * A process may hold threads of another runtime, made by a bare clone with a thread pointer of that
+ * runtime's, or with none: what the compiler makes of a thread-local variable would be read and
+ * written in memory that is not ours, or not there. Method: libc's block begins with its own
+ * address, twice, and holds the kernel's id of its thread.
+ *
+ * Owns: nothing but the place of that id. Context: as said at each function. Locks: none. */
+#ifndef LIBAGENT_LIBC_THREAD_H
+#define LIBAGENT_LIBC_THREAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Looks where libc keeps the id. In a thread that is libc's. INIT. */
+void libc_thread_start(void);
+/* The place of the calling thread's id, from its thread pointer on. A wrong guess is a word that
+ * nobody reads. In a thread that is libc's. Any context. */
+size_t libc_thread_id_offset(void);
+/* Of the calling thread, whatever its thread pointer; touches no thread-local data. False where
+ * nothing is known of the processor. Any context. */
+bool libc_thread_is_current(int tid);
+
+#endif

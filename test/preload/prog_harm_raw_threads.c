@@ -1,0 +1,82 @@
+/* CFLAGS: -O2 -fno-stack-protector */
+/* prog_harm_raw_threads: threads of another runtime, made by a bare clone: one with a thread
+ * pointer of that runtime's, one with none, one that has its creator's. They compute for 4 s, and
+ * for 0.8 s of CPU time each, while the main thread allocates. Prints the CPU time of the process
+ * ("process-cpu"), and what became of the runtime's block. */
+
+#include <sched.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "test/preload/program.h"
+
+enum { THREADS = 3, STACK_SIZE = 1 << 16, BLOCK_SIZE = 4096 };
+
+static const uint64_t wall_ns = 4000000000, cpu_ns = 800000000;
+
+/* Around the thread pointer, which is in the middle. */
+static _Alignas(64) unsigned char block[BLOCK_SIZE];
+static int there[THREADS];
+
+/* libc may not be asked: it would look for its own block. */
+static long bare_call(long number, long a, long b)
+{
+    long result;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(number), "D"(a), "S"(b)
+                     : "rcx", "r11", "memory");
+    return result;
+}
+
+static uint64_t bare_clock_ns(clockid_t clock)
+{
+    struct timespec time;
+    bare_call(SYS_clock_gettime, clock, (long)&time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static int run(void *unused)
+{
+    (void)unused;
+    uint64_t end = bare_clock_ns(CLOCK_MONOTONIC) + wall_ns;
+    while (bare_clock_ns(CLOCK_MONOTONIC) < end || bare_clock_ns(CLOCK_THREAD_CPUTIME_ID) < cpu_ns)
+        for (int i = 0; i < 100; i++)
+            compute();
+    bare_call(SYS_exit, 0, 0);
+    return 0;
+}
+
+static void start(int *is_there, bool with_pointer, void *pointer)
+{
+    char *stack =
+        mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    *is_there = 1;
+    int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
+                CLONE_CHILD_CLEARTID | (with_pointer ? CLONE_SETTLS : 0);
+    if (stack == MAP_FAILED ||
+        clone(run, stack + STACK_SIZE, flags, NULL, NULL, pointer, is_there) < 0)
+        exit(2);
+}
+
+int main(void)
+{
+    unsigned char before[BLOCK_SIZE];
+    void *pointer = block + BLOCK_SIZE / 2;
+    /* As far as it can be libc's; the rest is 0, as memory that is not in use. */
+    memcpy(pointer, &pointer, sizeof(pointer));
+    memcpy(before, block, sizeof(before));
+    start(&there[0], true, pointer);
+    start(&there[1], true, NULL);
+    start(&there[2], false, NULL);
+    for (int i = 0; i < THREADS; i++)
+        while (__atomic_load_n(&there[i], __ATOMIC_ACQUIRE)) {
+            void *data = malloc(1000);
+            keep(data);
+            free(data);
+        }
+    printf("process-cpu %lu\n", (unsigned long)clock_ns(CLOCK_PROCESS_CPUTIME_ID));
+    printf("block is as it was: %d\n", memcmp(before, block, sizeof(before)) == 0);
+    return 0;
+}

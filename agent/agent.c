@@ -280,6 +280,21 @@ void agent_signal_renew(void)
         sampling_signal_renew();
 }
 
+void agent_before_jump(const void *environment)
+{
+    if (likely(!sampling_signal_is_in_masks()) || !is_on() ||
+        !sampling_signal_would_stay_blocked(environment))
+        return;
+    /* The handler's stack may have no room for a tick's frame: none is due before the jump. */
+    struct thread_slot *slot = thread_tls.slot;
+    bool has_timer = scheduler && slot && slot->tid == sys_tid();
+    if (has_timer)
+        scheduler->thread_hold(slot);
+    sampling_signal_unblock();
+    if (has_timer)
+        scheduler->thread_go_on(slot);
+}
+
 /* ---- end ---- */
 
 void agent_at_exit(void)

@@ -64,6 +64,9 @@ bool agent_signal_action(int number, const struct sigaction *action, struct siga
                          int *result);
 /* After pthread_cancel. THR. */
 void agent_signal_renew(void);
+/* Before longjmp: `environment` is the jmp_buf. A handler may be left that keeps our signal away.
+ * THR, SIG. */
+void agent_before_jump(const void *environment);
 
 /* Handlers of fork, in the order of their names. */
 void agent_fork_prepare(void);

@@ -235,6 +235,23 @@ START_TEST(after_the_end_no_timer_is_left)
 }
 END_TEST
 
+START_TEST(a_thread_on_hold_gets_no_tick_until_it_goes_on)
+{
+    start();
+    struct thread_slot *slot = thread_attach(0, 0);
+    scheduler_cputimer.thread_hold(slot); /* without a timer: harmless */
+    scheduler_cputimer.thread_begin(slot);
+    burn_until_enough(STAT_CPU_SAMPLES);
+    scheduler_cputimer.thread_hold(slot);
+    uint64_t before = stats_get(STAT_CPU_SAMPLES);
+    for (uint64_t end = clock_thread_cpu_ns() + 20 * NS_PER_MS; clock_thread_cpu_ns() < end;)
+        cpu_burn();
+    ck_assert_uint_eq(stats_get(STAT_CPU_SAMPLES), before);
+    scheduler_cputimer.thread_go_on(slot);
+    burn_until_enough(STAT_CPU_SAMPLES);
+}
+END_TEST
+
 START_TEST(after_a_stop_no_sample_is_taken)
 {
     start();
@@ -384,6 +401,7 @@ Suite *suite(void)
     tcase_add_test(timers, what_is_put_off_is_not_lost);
     tcase_add_test(timers, a_thread_that_was_found_is_sampled_and_takes_its_slot);
     tcase_add_test(timers, a_thread_of_another_runtime_is_left_alone);
+    tcase_add_test(timers, a_thread_on_hold_gets_no_tick_until_it_goes_on);
     tcase_add_test(timers, after_the_end_no_timer_is_left);
     tcase_add_test(timers, after_a_stop_no_sample_is_taken);
     tcase_add_loop_test(timers, a_refusal_is_counted_and_said_once, 0, 2);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -387,6 +388,80 @@ enum { SIGNAL_IS_LIBCS = false };
 enum { SIGNAL_IS_LIBCS = true };
 #endif
 
+/* ---- handlers that are left by a jump ---- */
+
+static const uint64_t sampling_bit = (uint64_t)1 << (SAMPLING_SIGNAL - 1);
+
+static void set_blocked(bool blocked)
+{
+    syscall(SYS_rt_sigprocmask, blocked ? SIG_BLOCK : SIG_UNBLOCK, &sampling_bit, NULL, 8);
+}
+
+static bool is_blocked(void)
+{
+    uint64_t mask;
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &mask, 8);
+    return mask & sampling_bit;
+}
+
+/* Pending are ticks, and but for the first run one of another sender's between them. */
+START_TEST(unblocking_drops_ticks_and_keeps_others)
+{
+    put_in_kernel((void *)on_chained);
+    signal_fixture_start();
+    set_blocked(true);
+    signal_tick(signal_own);
+    if (_i > 0)
+        send_foreign(_i - 1);
+    signal_tick(signal_own);
+    sampling_signal_unblock();
+    signals_come();
+    ck_assert(!is_blocked());
+    ck_assert_uint_eq(signal_samples, 0);
+    ck_assert_uint_eq(chained, _i > 0);
+    if (_i > 0) {
+        ck_assert_int_eq(chained_info.si_code, sender_codes[_i - 1]);
+        if (sender_codes[_i - 1] == SI_TKILL)
+            ck_assert_int_eq(chained_info.si_pid, getpid()); /* libc looks at it */
+    }
+    signal_tick(signal_own);
+    ck_assert_uint_eq(signal_samples, 1);
+}
+END_TEST
+
+static volatile bool stays_on_stack, leaves_stack;
+static jmp_buf outside;
+
+static void jump_within_or_out(int signal)
+{
+    (void)signal;
+    jmp_buf inside;
+    if (setjmp(inside) == 0) {
+        stays_on_stack = !sampling_signal_would_stay_blocked(inside);
+        leaves_stack = sampling_signal_would_stay_blocked(outside);
+    }
+}
+
+START_TEST(only_a_jump_off_the_alternate_stack_unblocks)
+{
+    static char memory[65536];
+    const stack_t stack = {.ss_sp = memory, .ss_size = sizeof(memory)};
+    const struct sigaction action = {.sa_handler = jump_within_or_out, .sa_flags = SA_ONSTACK};
+    signal_fixture_start();
+    sigaltstack(&stack, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+    if (setjmp(outside) != 0)
+        ck_abort();
+    ck_assert(!sampling_signal_would_stay_blocked(outside));
+    set_blocked(true);
+    ck_assert(sampling_signal_would_stay_blocked(outside));
+    raise(SIGUSR1);
+    ck_assert(stays_on_stack);
+    ck_assert(leaves_stack);
+    ck_assert(is_blocked());
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("sampling_signal");
@@ -414,6 +489,12 @@ Suite *suite(void)
         tcase_add_test(stacks, wrong_signal_numbers_are_left_to_libc);
         tcase_add_test(stacks, a_vfork_child_sets_its_own_dispositions);
     }
+    TCase *jumps = tcase_create("jumps");
+    if (SIGNAL_IS_LIBCS) {
+        tcase_add_loop_test(jumps, unblocking_drops_ticks_and_keeps_others, 0, SENDERS + 1);
+        tcase_add_test(jumps, only_a_jump_off_the_alternate_stack_unblocks);
+    }
     suite_add_tcase(suite, stacks);
+    suite_add_tcase(suite, jumps);
     return suite;
 }

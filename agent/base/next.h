@@ -45,6 +45,10 @@
     X(int, dlclose, (void *handle))                                                                \
     X(int, dl_iterate_phdr, (int (*callback)(void *, size_t, void *), void *data))                 \
     X(int, sigaction, (int signal, const struct sigaction *action, struct sigaction *old))         \
+    X(void, longjmp, (void *environment, int value))                                               \
+    X(void, _longjmp, (void *environment, int value))                                              \
+    X(void, siglongjmp, (void *environment, int value))                                            \
+    X(void, __longjmp_chk, (void *environment, int value))                                         \
     X(int, unshare, (int flags))                                                                   \
     X(int, setns, (int fd, int kind))                                                              \
     X(int, setuid, (uid_t user))                                                                   \

@@ -124,6 +124,27 @@ static void cputimer_thread_begin(struct thread_slot *slot)
     store_release(&slot->timer, timer);
 }
 
+static void set_first(const struct thread_slot *slot, uint64_t first_ns)
+{
+    struct itimerspec times = {
+        .it_interval = to_timespec(period_ns),
+        .it_value = to_timespec(first_ns),
+    };
+    int timer = load_acquire(&slot->timer);
+    if (timer >= 0)
+        sys_call4(SYS_timer_settime, timer, 0, &times, NULL);
+}
+
+static void cputimer_thread_hold(struct thread_slot *slot)
+{
+    set_first(slot, 0); /* which disarms it */
+}
+
+static void cputimer_thread_go_on(struct thread_slot *slot)
+{
+    set_first(slot, period_ns);
+}
+
 static void cputimer_reset_in_child(struct thread_slot *own)
 {
     refused = 0;
@@ -138,5 +159,7 @@ const struct scheduler scheduler_cputimer = {
     .stop = cputimer_stop,
     .thread_begin = cputimer_thread_begin,
     .thread_end = cputimer_thread_end,
+    .thread_hold = cputimer_thread_hold,
+    .thread_go_on = cputimer_thread_go_on,
     .reset_in_child = cputimer_reset_in_child,
 };

@@ -24,10 +24,11 @@ struct kernel_action {
 
 #define SIGNAL_BIT(number) ((uint64_t)1 << ((number)-1))
 
+static const uint64_t own_bit = SIGNAL_BIT(SAMPLING_SIGNAL);
 static sampling_handler sample;
 static uintptr_t previous; /* a signal_handler, SIG_DFL or SIG_IGN */
 static bool started;
-static uint64_t widened; /* a bit a signal: see sampling_signal_action */
+uint64_t sampling_signal_widened; /* a bit a signal: see sampling_signal_action */
 
 #if defined(__x86_64__)
 /* The kernel asks for the way back from a handler. Debuggers and unwinders (that of exceptions
@@ -77,9 +78,14 @@ static void chain(signal_handler handler, int signal, siginfo_t *info, void *con
     handler(signal, info, context);
 }
 
+static bool is_ours(const siginfo_t *info)
+{
+    return info->si_code == SI_TIMER && thread_slot_is_ours(info->si_value.sival_ptr);
+}
+
 static void on_signal(int signal, siginfo_t *info, void *context)
 {
-    if (info->si_code == SI_TIMER && thread_slot_is_ours(info->si_value.sival_ptr)) {
+    if (is_ours(info)) {
         sampling_handler handler = load_acquire(&sample);
         if (handler)
             handler(info->si_value.sival_ptr, context);
@@ -130,10 +136,9 @@ static int install(void)
 
 int sampling_signal_start(sampling_handler handler)
 {
-    static const uint64_t ours = (uint64_t)1 << (SAMPLING_SIGNAL - 1);
     int error = install();
     if (!error)
-        error = (int)sys_call4(SYS_rt_sigprocmask, SIG_UNBLOCK, &ours, NULL, sizeof(ours));
+        error = (int)sys_call4(SYS_rt_sigprocmask, SIG_UNBLOCK, &own_bit, NULL, sizeof(own_bit));
     if (error)
         return error;
     started = true;
@@ -182,7 +187,7 @@ bool sampling_signal_action(int signal, const struct sigaction *action, struct s
     if (!started || signal < 1 || signal > 64)
         return false;
     uint64_t bit = (uint64_t)1 << (signal - 1);
-    bool was_widened = load_relaxed(&widened) & bit;
+    bool was_widened = load_relaxed(&sampling_signal_widened) & bit;
     bool widens = action && has_handler(action) && (action->sa_flags & SA_ONSTACK) &&
                   has_small_alternate_stack();
     if (!was_widened && !widens)
@@ -200,9 +205,63 @@ bool sampling_signal_action(int signal, const struct sigaction *action, struct s
         old->sa_mask.__val[0] &= ~((unsigned long)1 << (SAMPLING_SIGNAL - 1));
     if (action && sys_pid() == thread_pid()) { /* not in a vfork child: the word is the parent's */
         if (widens)
-            __atomic_fetch_or(&widened, bit, __ATOMIC_RELAXED);
+            __atomic_fetch_or(&sampling_signal_widened, bit, __ATOMIC_RELAXED);
         else
-            __atomic_fetch_and(&widened, ~bit, __ATOMIC_RELAXED);
+            __atomic_fetch_and(&sampling_signal_widened, ~bit, __ATOMIC_RELAXED);
     }
     return true;
+}
+
+/* The stack pointer in libc's jmp_buf; 0: not known. */
+static uintptr_t stack_pointer_of(const void *environment)
+{
+#if defined(__x86_64__)
+    /* The seventh word, rotated and masked by the thread's pointer guard, as in glibc since 2.5. */
+    enum { STACK_POINTER = 6, ROTATED = 17 };
+    uintptr_t guard;
+    __asm__("movq %%fs:48, %0" : "=r"(guard));
+    uintptr_t word = ((const uintptr_t *)environment)[STACK_POINTER];
+    return (word >> ROTATED | word << (64 - ROTATED)) ^ guard;
+#else
+    (void)environment;
+    return 0;
+#endif
+}
+
+/* A handler may jump within itself, and is on its small stack afterwards. */
+static bool is_on_alternate_stack(uintptr_t address)
+{
+    stack_t stack;
+    return sys_call2(SYS_sigaltstack, NULL, &stack) == 0 && !(stack.ss_flags & SS_DISABLE) &&
+           address - (uintptr_t)stack.ss_sp < stack.ss_size;
+}
+
+bool sampling_signal_would_stay_blocked(const void *environment)
+{
+    uint64_t mask;
+    return sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &mask, sizeof(mask)) == 0 &&
+           (mask & own_bit) && !is_on_alternate_stack(stack_pointer_of(environment));
+}
+
+static bool take_pending(siginfo_t *info)
+{
+    static const struct timespec none = {0, 0};
+    return sys_call4(SYS_rt_sigtimedwait, &own_bit, info, &none, sizeof(own_bit)) ==
+           SAMPLING_SIGNAL;
+}
+
+void sampling_signal_unblock(void)
+{
+    siginfo_t info, kept;
+    bool has_kept = false;
+    while (take_pending(&info)) {
+        if (is_ours(&info))
+            continue;
+        kept = info; /* libc sends one in a thread's life: two that are not ours count as one */
+        has_kept = true;
+    }
+    /* Back into the queue as it was: it says who sent it, and how. */
+    if (has_kept)
+        sys_call4(SYS_rt_tgsigqueueinfo, sys_pid(), sys_tid(), SAMPLING_SIGNAL, &kept);
+    sys_call4(SYS_rt_sigprocmask, SIG_UNBLOCK, &own_bit, NULL, sizeof(own_bit));
 }

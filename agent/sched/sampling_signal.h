@@ -20,7 +20,9 @@
  *     remains: a first pthread_cancel that ends its caller before it returns; the process is not
  *     sampled from then on until the next one, its CPU time is shown as `[signal blocked]`.
  *  4. A handler of the app's on a small alternate stack has our signal in its kernel mask
- *     (sampling_signal_action), or there would be no room for our frame.
+ *     (sampling_signal_action), or there would be no room for our frame. Where such a handler is
+ *     left by a jump that does not restore the mask, the jump's hook unblocks the signal, after
+ *     what of ours is pending was taken away (sampling_signal_unblock). After a stop it does not.
  *
  * Owns: the signal. Context: handler SIG; sampling_signal_action THR and SIG; renew THR; start
  * INIT. Locks: none. */
@@ -29,6 +31,7 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "agent/base/compiler.h"
 #include "agent/thread/thread_context.h"
@@ -54,5 +57,17 @@ void sampling_signal_renew(void);
  * `signal` needs ours in its mask. False: the caller forwards. */
 bool sampling_signal_action(int signal, const struct sigaction *action, struct sigaction *old,
                             int *result);
+/* Is our signal in the mask of a handler of the app's? Any context. */
+extern HIDDEN uint64_t sampling_signal_widened;
+static inline bool sampling_signal_is_in_masks(void)
+{
+    return load_relaxed(&sampling_signal_widened) != 0;
+}
+/* Before longjmp to `environment`, a jmp_buf: is the signal blocked in the calling thread, and left
+ * is the alternate stack? THR, SIG. */
+bool sampling_signal_would_stay_blocked(const void *environment);
+/* Unblocks the signal in the calling thread. Of pending ones, ours are dropped; libc's come. The
+ * caller sees to it that none of ours follows. THR, SIG. */
+void sampling_signal_unblock(void);
 
 #endif

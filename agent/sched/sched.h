@@ -20,6 +20,10 @@ struct scheduler {
     void (*stop)(void);
     void (*thread_begin)(struct thread_slot *slot);
     void (*thread_end)(struct thread_slot *slot);
+    /* In the thread itself (THR, SIG): from now on no sample is due; from now on the next one is
+     * due after a whole period. */
+    void (*thread_hold)(struct thread_slot *slot);
+    void (*thread_go_on)(struct thread_slot *slot);
     /* In a fork child, for its only thread. */
     void (*reset_in_child)(struct thread_slot *own);
 };

@@ -13,7 +13,8 @@ static const struct {
 } cases[] = {{"siglongjmp", "computing"},
              {"longjmp", "computing"},
              {"prof", "computing"},
-             {"calls", "calling"}};
+             {"calls", "calling"},
+             {"alternate", "computing"}};
 
 /* Compares actions, masks and pending signals after thousands of jumps. Some of them fall into a
  * sample: a timer's in every third tick or so, since the two come together; of the sender's one or

@@ -1,10 +1,12 @@
 /* CFLAGS: -O2 */
-/* LIBS: -lpthread */
+/* LIBS: -lpthread -Wl,-z,now */
 /* prog_harm_jumps CASE: handlers that leave by a jump, from wherever the signal came.
  *   siglongjmp, longjmp: out of the program's own code, for a signal that another thread sends at
  *     random moments; with the mask restored, or the one signal unblocked.
  *   prof: the same, for the program's own SIGPROF timer.
  *   calls: out of calls that may be jumped out of: those that are safe in handlers.
+ *   alternate: of a thread whose handler has a small stack of its own, which computes there, and
+ *     whose jump leaves the mask as it is; is the thread cancelled afterwards?
  * Prints the same in each run, but for "jumps". */
 #include <poll.h>
 #include <pthread.h>
@@ -12,6 +14,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/select.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -103,7 +106,7 @@ static void print_state(void)
         printf("own handler is shown: %d\n", action.sa_handler == count);
         signal(signals[i], SIG_DFL);
     }
-    FILE *status = fopen("/proc/self/status", "r");
+    FILE *status = fopen("/proc/thread-self/status", "r");
     while (status && fgets(line, sizeof(line), status))
         if (strncmp(line, "SigBlk", 6) == 0 || strncmp(line, "SigPnd", 6) == 0)
             fputs(line, stdout);
@@ -136,10 +139,84 @@ static void jump_out_of(void (*work)(void), bool by_sender)
     printf("many jumps: %d\n", jumps >= 50);
 }
 
+/* ---- off an alternate stack ---- */
+
+#ifndef AT_MINSIGSTKSZ
+#define AT_MINSIGSTKSZ 51
+#endif
+
+enum { BELOW = 16384, ROOM = 1536, FAULTS = 40, PATTERN = 0x5a };
+
+static jmp_buf to_thread;
+static int *volatile nowhere;
+static char *stack_low;
+static int quiet[2];
+static volatile bool waits;
+
+/* Takes the stack but for the last ROOM bytes, and the time of a tick or two of the kernel's: one
+ * is pending. */
+static void on_fault(int signal)
+{
+    (void)signal;
+    char *here = __builtin_frame_address(0);
+    keep(__builtin_alloca((size_t)(here - stack_low) - ROOM));
+    for (int i = 0; i < 4000; i++)
+        compute();
+    longjmp(to_thread, 1);
+}
+
+static void *fault_and_wait(void *data)
+{
+    static volatile int faults;
+    sigaltstack(data, NULL);
+    setjmp(to_thread);
+    if (faults++ < FAULTS)
+        *nowhere = 1;
+    print_state();
+    end_ns = thread_cpu_ns() + work_ns;
+    computing();
+    waits = true;
+    char byte;
+    (void)!read(quiet[0], &byte, 1);
+    return data;
+}
+
+static void jump_off_alternate_stack(void)
+{
+    uint64_t least = getauxval(AT_MINSIGSTKSZ);
+    size_t size = (least ? least : MINSIGSTKSZ) + 2 * ROOM;
+    unsigned char *memory = malloc(BELOW + size);
+    stack_low = (char *)memory + BELOW;
+    memset(memory, PATTERN, BELOW);
+    stack_t stack = {.ss_sp = memory + BELOW, .ss_size = size};
+    struct sigaction action = {.sa_handler = on_fault, .sa_flags = SA_ONSTACK | SA_NODEFER};
+    sigaction(SIGSEGV, &action, NULL);
+    pthread_t thread;
+    void *result;
+    if (pipe(quiet) != 0 || pthread_create(&thread, NULL, fault_and_wait, &stack) != 0)
+        exit(2);
+    while (!waits)
+        usleep(1000);
+    pthread_cancel(thread);
+    pthread_join(thread, &result);
+    printf("cancelled: %d\n", result == PTHREAD_CANCELED);
+    size_t touched = 0;
+    for (size_t i = 0; i < BELOW; i++)
+        touched += memory[i] != PATTERN;
+    printf("below the stack: %zu\n", touched);
+    fprintf(stderr, "jumps %d\n", FAULTS);
+    printf("many jumps: 1\n");
+    free(memory);
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
     struct itimerval interval = {{0, 4000}, {0, 4000}}, none = {{0, 0}, {0, 0}};
+    if (strcmp(name, "alternate") == 0) {
+        jump_off_alternate_stack();
+        return 0;
+    }
     restores_mask = strcmp(name, "longjmp") != 0;
     signal(SIGUSR1, jump);
     if (strcmp(name, "prof") == 0) {

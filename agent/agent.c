@@ -48,6 +48,35 @@ static bool is_on(void)
     return load_acquire(&state) == AGENT_ON;
 }
 
+/* ---- system calls in threads of the app ---- */
+
+/* A filter that one thread sets can reach them all. Who makes calls counts itself here and then
+ * looks at the state; who sets the filter ends the state and then waits for the count. */
+static uint32_t callers;
+
+/* False: no system call may be made here. */
+static bool calls_begin(void)
+{
+    __atomic_fetch_add(&callers, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&state, __ATOMIC_SEQ_CST) == AGENT_ON)
+        return true;
+    __atomic_fetch_sub(&callers, 1, __ATOMIC_RELEASE);
+    return false;
+}
+
+static void calls_end(void)
+{
+    __atomic_fetch_sub(&callers, 1, __ATOMIC_RELEASE);
+}
+
+static void calls_wait_over(uint64_t deadline_ns)
+{
+    static const struct timespec pause = {0, 50000};
+    full_fence();
+    while (__atomic_load_n(&callers, __ATOMIC_SEQ_CST) != 0 && clock_monotonic_ns() < deadline_ns)
+        sys_call2(SYS_nanosleep, &pause, NULL);
+}
+
 /* ---- threads ---- */
 
 static void thread_begin(struct thread_slot *slot)
@@ -64,7 +93,11 @@ static void thread_gone(struct thread_slot *slot)
 
 struct thread_slot *agent_thread_prepare(uintptr_t start_routine, void *argument)
 {
-    return is_on() && !thread_tls.internal ? thread_prepare(start_routine, argument) : NULL;
+    if (thread_tls.internal || !calls_begin())
+        return NULL;
+    struct thread_slot *slot = thread_prepare(start_routine, argument);
+    calls_end();
+    return slot;
 }
 
 void agent_thread_not_born(struct thread_slot *slot)
@@ -76,12 +109,14 @@ uintptr_t agent_thread_begin(struct thread_slot *slot, void **argument)
 {
     uintptr_t routine = slot->start_routine;
     *argument = slot->start_argument;
+    if (!calls_begin())
+        return routine; /* the slot stays taken: nobody needs it any more */
     thread_tls.inside = 1;
     thread_attach_prepared(slot);
     thread_begin(slot);
-    if (is_on())
-        moment_pass();
+    moment_pass();
     thread_tls.inside = 0;
+    calls_end();
     return routine;
 }
 
@@ -89,8 +124,8 @@ uintptr_t agent_thread_begin(struct thread_slot *slot, void **argument)
 static void thread_leaving(void)
 {
     struct thread_slot *slot = thread_tls.slot;
-    if (!is_on())
-        return; /* the process ends, or is under a filter: no system call */
+    if (!calls_begin())
+        return;
     thread_tls.inside = 1;
     if (slot && slot->tid == sys_tid()) {
         if (scheduler) {
@@ -106,6 +141,7 @@ static void thread_leaving(void)
         thread_leave();
     }
     thread_tls.inside = 0;
+    calls_end();
 }
 
 void agent_thread_named(uintptr_t thread, const char *name)
@@ -326,6 +362,8 @@ void agent_before_seccomp(void)
     agent_at_exit();
     /* Nothing of ours may still be on its way: a filter can reach all threads. */
     uint64_t deadline = clock_monotonic_ns() + NS_PER_SEC;
+    agent_thread_pause(deadline); /* for good: a moment that has begun makes no thread any more */
+    calls_wait_over(deadline);
     agent_thread_wait_gone(deadline);
     (void)thread_guard_quiescent(deadline);
     for (uint32_t i = 0; scheduler && i < thread_slot_count(); i++)
@@ -369,13 +407,16 @@ void agent_before_exec(void)
 
 void agent_objects_changed(const void *loaded)
 {
-    if (!is_on() || sys_pid() != thread_pid())
+    if (!calls_begin())
         return;
-    thread_tls.inside++;
-    modules_note_loaded(loaded);
-    if (modules_rescan() != 0)
-        moment_set_due_now();
-    thread_tls.inside--;
+    if (sys_pid() == thread_pid()) {
+        thread_tls.inside++;
+        modules_note_loaded(loaded);
+        if (modules_rescan() != 0)
+            moment_set_due_now();
+        thread_tls.inside--;
+    }
+    calls_end();
 }
 
 bool agent_caller_has_runpath(uintptr_t address)
@@ -438,6 +479,7 @@ void agent_fork_child(void)
     lock_reset(&life_lock);
     if (!thread_tls.in_fork)
         return;
+    callers = 0;
     if (thread_reset_in_child() > 0)
         modules_distrust_loader();
     scratch_reset_in_child();

@@ -57,11 +57,11 @@ static void expect_same_as_without(const char *name, unsigned ms, const char *pe
     run_free(&without);
 }
 
-static const char *const cases[] = {"strict-prctl",    "strict-seccomp", "strict-syscall-prctl",
-                                    "filter-prctl",    "filter-seccomp", "filter-syscall-prctl",
-                                    "over-threads",    "each-thread",    "filter-no-handlers",
-                                    "few-prctl",       "few-seccomp",    "few-syscall-prctl",
-                                    "few-over-threads"};
+static const char *const cases[] = {"strict-prctl",     "strict-seccomp", "strict-syscall-prctl",
+                                    "filter-prctl",     "filter-seccomp", "filter-syscall-prctl",
+                                    "over-threads",     "each-thread",    "filter-no-handlers",
+                                    "few-prctl",        "few-seccomp",    "few-syscall-prctl",
+                                    "few-over-threads", "over-newborn",   "over-ending"};
 enum { CASES = sizeof(cases) / sizeof(cases[0]) };
 
 START_TEST(test_works_on)

@@ -65,9 +65,16 @@ enum { NO_HANDLERS = 9, NO_THREADS = 10, ALL = sizeof(calls) / sizeof(calls[0]) 
 static const int few_calls[] = {SYS_read, SYS_write, SYS_exit_group};
 enum { FEW = sizeof(few_calls) / sizeof(few_calls[0]) };
 
+/* What neither libc nor the program calls when a thread is born or ends. */
+static const int agents_calls[] = {SYS_timer_create, SYS_timer_settime, SYS_timer_delete,
+                                   SYS_gettid,       SYS_getpid,        SYS_openat,
+                                   SYS_prctl,        SYS_tgkill,        SYS_clock_gettime};
+enum { AGENTS = sizeof(agents_calls) / sizeof(agents_calls[0]) };
+
 static struct sock_filter steps[2 * ALL + 2];
 
-static struct sock_fprog *allow(const int *allowed, int count)
+/* Does with the `count` calls the one thing, with all others the other. */
+static struct sock_fprog *filter(const int *listed, int count, unsigned action, unsigned otherwise)
 {
     static struct sock_fprog program = {.filter = steps};
     unsigned short n = 0;
@@ -75,12 +82,17 @@ static struct sock_fprog *allow(const int *allowed, int count)
         (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
     for (int i = 0; i < count; i++) {
         steps[n++] =
-            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)allowed[i], 0, 1);
-        steps[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)listed[i], 0, 1);
+        steps[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action);
     }
-    steps[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    steps[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, otherwise);
     program.len = n;
     return &program;
+}
+
+static struct sock_fprog *allow(const int *allowed, int count)
+{
+    return filter(allowed, count, SECCOMP_RET_ALLOW, SECCOMP_RET_KILL_PROCESS);
 }
 
 static struct sock_fprog *make_filter(int count)
@@ -250,6 +262,60 @@ static void few_over_threads(void)
     _exit(0);
 }
 
+enum { CROWD = 8, ROUNDS = 20 };
+
+static void *live_shortly(void *unused)
+{
+    while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE))
+        compute();
+    return unused;
+}
+
+/* The filter comes while threads are being born, or while they end. */
+static int filter_a_crowd(bool ending)
+{
+    pthread_t crowd[CROWD];
+    stop = false;
+    for (int i = 0; i < CROWD; i++)
+        if (pthread_create(&crowd[i], NULL, live_shortly, NULL) != 0)
+            return 1;
+    for (int i = 0; ending && i < 1000; i++)
+        compute();
+    struct sock_fprog *program =
+        filter(agents_calls, AGENTS, SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_ALLOW);
+    __atomic_store_n(&stop, ending, __ATOMIC_RELEASE);
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, program) != 0)
+        return 2;
+    __atomic_store_n(&stop, true, __ATOMIC_RELEASE);
+    for (int i = 0; i < CROWD; i++)
+        pthread_join(crowd[i], NULL);
+    return 0;
+}
+
+/* A filter is there to stay: each round is a child. */
+static void filter_crowds(bool ending)
+{
+    no_new_privileges();
+    for (int i = 0; i < ROUNDS; i++) {
+        pid_t pid = fork();
+        if (pid == 0)
+            _exit(filter_a_crowd(ending));
+        int status = -1;
+        waitpid(pid, &status, 0);
+        printf("child: %#x\n", (unsigned)status);
+    }
+}
+
+static void filter_over_newborn(void)
+{
+    filter_crowds(false);
+}
+
+static void filter_over_ending(void)
+{
+    filter_crowds(true);
+}
+
 /* ---- from outside ---- */
 
 static int count_lines(const char *what, pid_t pid, const char *start)
@@ -388,6 +454,8 @@ int main(int argc, char **argv)
                  {"few-seccomp", few_by_seccomp},
                  {"few-syscall-prctl", few_by_syscall_prctl},
                  {"few-over-threads", few_over_threads},
+                 {"over-newborn", filter_over_newborn},
+                 {"over-ending", filter_over_ending},
                  {"asks", asks}};
     if (argc > 1 && strcmp(argv[1], "looked-at") == 0) {
         looked_at(number_argument(argc, argv, 2, 300));

@@ -355,9 +355,9 @@ void agent_at_exit(void)
     thread_tls.inside--;
 }
 
-void agent_before_seccomp(void)
+void agent_before_seccomp(const void *filter)
 {
-    if (!is_on() || sys_pid() != thread_pid())
+    if (!is_on() || sys_pid() != thread_pid() || (filter && !sys_readable((uintptr_t)filter)))
         return;
     agent_at_exit();
     /* Nothing of ours may still be on its way: a filter can reach all threads. */

@@ -3,6 +3,7 @@
  * calls, as libc's syscall must be for what returns twice. libc's headers have them variadic; here
  * they are declared, under other names, with all the registers that they pass on. */
 #include <linux/prctl.h>
+#include <linux/seccomp.h>
 #include <sys/syscall.h>
 
 #include "agent/agent.h"
@@ -19,10 +20,36 @@ static int set_name(const char *name)
     return result;
 }
 
+/* Programs ask whether there are filters by setting one at no address, or in a mode that is none:
+ * profiling does not end for that. It does for a filter that the kernel refuses for what is in it,
+ * or for want of privileges: nobody knows that before. */
+static void before_filter(const void *filter)
+{
+    if (filter)
+        agent_before_seccomp(filter);
+}
+
+static void before_prctl_seccomp(long mode, const void *filter)
+{
+    if (mode == SECCOMP_MODE_STRICT)
+        agent_before_seccomp(NULL);
+    else if (mode == SECCOMP_MODE_FILTER)
+        before_filter(filter);
+}
+
+/* Other operations only ask. */
+static void before_seccomp(unsigned operation, unsigned flags, const void *filter)
+{
+    if (operation == SECCOMP_SET_MODE_STRICT && flags == 0 && !filter)
+        agent_before_seccomp(NULL);
+    else if (operation == SECCOMP_SET_MODE_FILTER)
+        before_filter(filter);
+}
+
 EXPORT int hooked_prctl(int option, long a, long b, long c, long d)
 {
     if (option == PR_SET_SECCOMP)
-        agent_before_seccomp();
+        before_prctl_seccomp(a, (const void *)b);
     if (option == PR_SET_NAME)
         return set_name((const char *)a);
     return NEXT(prctl)(option, a, b, c, d);
@@ -30,10 +57,10 @@ EXPORT int hooked_prctl(int option, long a, long b, long c, long d)
 
 EXPORT long hooked_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
-    /* Operations 0 and 1 set a mode; others only ask. */
-    if ((number == SYS_seccomp && (a == 0 || a == 1)) ||
-        (number == SYS_prctl && a == PR_SET_SECCOMP))
-        agent_before_seccomp();
+    if (number == SYS_seccomp)
+        before_seccomp((unsigned)a, (unsigned)b, (const void *)c);
+    if (number == SYS_prctl && a == PR_SET_SECCOMP)
+        before_prctl_seccomp(b, (const void *)c);
     if (number == SYS_prctl && a == PR_SET_NAME)
         return set_name((const char *)b);
     if (number == SYS_unshare)

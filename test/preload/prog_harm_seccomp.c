@@ -408,10 +408,36 @@ static void filter_of_each_thread(void)
     say("joined\n");
 }
 
+static void say_errno(const char *what, long result)
+{
+    printf("%s %ld %d\n", what, result, errno);
+}
+
+/* How libraries find out what the kernel has: none of these sets anything. */
+static void probe(void)
+{
+    enum { NO_MODE = 77, NO_FLAG = 1 << 30 };
+    void *hole = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    say_errno("filter at 0", prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL, 0, 0));
+    say_errno("filter in a hole", prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, hole, 0, 0));
+    say_errno("no mode", prctl(PR_SET_SECCOMP, NO_MODE, hole, 0, 0));
+    say_errno("called, filter at 0",
+              syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL, 0, 0));
+    say_errno("called, no mode", syscall(SYS_prctl, PR_SET_SECCOMP, NO_MODE, NULL, 0, 0));
+    say_errno("seccomp, filter at 0",
+              syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, NULL));
+    say_errno("seccomp, filter in a hole", syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, hole));
+    say_errno("seccomp, no such flag",
+              syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, NO_FLAG, NULL));
+    say_errno("seccomp, no operation", syscall(SYS_seccomp, NO_MODE, 0, NULL));
+    munmap(hole, 4096);
+}
+
 /* Calls that only ask, and others that go through the same functions. */
 static void asks(void)
 {
     uint32_t action = SECCOMP_RET_KILL_PROCESS;
+    probe();
     printf("mode %d\n", prctl(PR_GET_SECCOMP));
     printf("available %ld\n", syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action));
     char name[16] = "";

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "agent/base/sys.h"
@@ -257,7 +258,7 @@ START_TEST(without_proc_nothing_is_adopted_and_nothing_released)
 {
     static const struct {
         long call, result;
-    } refusals[] = {{SYS_openat, -ENOENT}, {SYS_getdents64, -EACCES}};
+    } refusals[] = {{SYS_readlink, -ENOENT}, {SYS_openat, -ENOENT}, {SYS_getdents64, -EACCES}};
     start();
     refused_call = refusals[_i].call;
     refusal = refusals[_i].result;
@@ -272,6 +273,29 @@ START_TEST(without_proc_nothing_is_adopted_and_nothing_released)
     for (int i = 0; i < THREADS; i++)
         ck_assert_uint_eq(slots_of(tids[i]), 1);
     ck_assert_int_eq(open("/dev/null", O_RDONLY), first_free + 1); /* no descriptor is lost */
+    end_threads();
+}
+END_TEST
+
+static bool answer_other_number(long number, const long args[6], long *result)
+{
+    if (number != SYS_readlink || strcmp((const char *)args[0], "/proc/self") != 0)
+        return false;
+    memcpy((char *)args[1], "4711", 4);
+    *result = 4;
+    return true;
+}
+
+START_TEST(numbers_of_another_namespace_are_nobodys_here)
+{
+    start();
+    start_threads(be_there);
+    sys_override = answer_other_number;
+    scan();
+    ck_assert_int_eq(adopted_count, 0);
+    sys_override = NULL;
+    scan();
+    ck_assert_int_eq(adopted_count, THREADS);
     end_threads();
 }
 END_TEST
@@ -301,7 +325,8 @@ Suite *suite(void)
     tcase_add_test(scans, the_slot_of_a_thread_that_is_gone_is_free_again);
     tcase_add_test(scans, a_thread_that_is_being_born_is_not_adopted);
     tcase_add_test(scans, who_takes_a_slot_over_gives_the_other_back);
-    tcase_add_loop_test(scans, without_proc_nothing_is_adopted_and_nothing_released, 0, 2);
+    tcase_add_loop_test(scans, without_proc_nothing_is_adopted_and_nothing_released, 0, 3);
+    tcase_add_test(scans, numbers_of_another_namespace_are_nobodys_here);
     tcase_add_test(scans, a_full_table_adopts_what_it_can);
     suite_add_tcase(suite, scans);
     return suite;

@@ -59,6 +59,18 @@ static int each_task(void (*each)(int tid, void *data), void *data)
     return size < 0 ? (int)size : count;
 }
 
+/* The folder may be of another namespace of pids (unshare, and no new mount of it), where all have
+ * other numbers. */
+static bool proc_is_ours(void)
+{
+    char target[16];
+    long length = sys_call3(SYS_readlink, "/proc/self", target, sizeof(target) - 1);
+    if (length < 0)
+        return false;
+    target[length] = 0;
+    return parse_tid(target) == thread_pid();
+}
+
 struct scan {
     bool (*is_own)(int tid);
     void (*adopted)(struct thread_slot *slot);
@@ -106,6 +118,8 @@ void thread_scan(bool (*is_own)(int tid), void (*adopted)(struct thread_slot *sl
 {
     struct scan scan = {.is_own = is_own, .adopted = adopted};
     int used = release_gone(gone);
+    if (!proc_is_ours())
+        return;
     int tasks = each_task(count_own, &scan);
     /* Equal numbers are the rule; only else each thread is looked for among the slots. */
     if (tasks >= 0 && tasks - scan.own != used)

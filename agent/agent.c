@@ -69,14 +69,6 @@ static void calls_end(void)
     __atomic_fetch_sub(&callers, 1, __ATOMIC_RELEASE);
 }
 
-static void calls_wait_over(uint64_t deadline_ns)
-{
-    static const struct timespec pause = {0, 50000};
-    full_fence();
-    while (__atomic_load_n(&callers, __ATOMIC_SEQ_CST) != 0 && clock_monotonic_ns() < deadline_ns)
-        sys_call2(SYS_nanosleep, &pause, NULL);
-}
-
 /* ---- threads ---- */
 
 static void thread_begin(struct thread_slot *slot)
@@ -127,7 +119,7 @@ static void thread_leaving(void)
     if (!calls_begin())
         return;
     thread_tls.inside = 1;
-    if (slot && slot->tid == sys_tid()) {
+    if (slot && thread_owns(slot)) {
         if (scheduler) {
             thread_note_last_name(slot);
             thread_guard_enter(slot);
@@ -312,7 +304,7 @@ bool agent_signal_action(int number, const struct sigaction *action, struct siga
 
 void agent_signal_renew(void)
 {
-    if (sys_pid() == thread_pid())
+    if (thread_in_process())
         sampling_signal_renew();
 }
 
@@ -323,7 +315,7 @@ void agent_before_jump(const void *environment)
         return;
     /* The handler's stack may have no room for a tick's frame: none is due before the jump. */
     struct thread_slot *slot = thread_tls.slot;
-    bool has_timer = scheduler && slot && slot->tid == sys_tid();
+    bool has_timer = scheduler && slot && thread_owns(slot);
     if (has_timer)
         scheduler->thread_hold(slot);
     sampling_signal_unblock();
@@ -336,14 +328,14 @@ void agent_before_jump(const void *environment)
 void agent_at_exit(void)
 {
     uint32_t on = AGENT_ON;
-    if (!is_on() || sys_pid() != thread_pid() ||
+    if (!is_on() || !thread_in_process() ||
         !__atomic_compare_exchange_n(&state, &on, AGENT_STOPPING, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_RELAXED))
         return;
     /* exit from a handler that came in the middle of a sample of this thread: that sample will
      * never end, and nobody is to wait for it. */
     struct thread_slot *slot = thread_tls.slot;
-    if (slot && slot->tid == sys_tid() && (slot->guard & 1))
+    if (slot && thread_owns(slot) && (slot->guard & 1))
         thread_guard_leave(slot);
     thread_tls.inside++;
     alloc_stop_for_good();
@@ -357,13 +349,16 @@ void agent_at_exit(void)
 
 void agent_before_seccomp(const void *filter)
 {
-    if (!is_on() || sys_pid() != thread_pid() || (filter && !sys_readable((uintptr_t)filter)))
+    if (!is_on() || !thread_in_process() || (filter && !sys_readable((uintptr_t)filter)))
         return;
     agent_at_exit();
     /* Nothing of ours may still be on its way: a filter can reach all threads. */
     uint64_t deadline = clock_monotonic_ns() + NS_PER_SEC;
     agent_thread_pause(deadline); /* for good: a moment that has begun makes no thread any more */
-    calls_wait_over(deadline);
+    static const struct timespec pause = {0, 50000};
+    full_fence();
+    while (__atomic_load_n(&callers, __ATOMIC_SEQ_CST) != 0 && clock_monotonic_ns() < deadline)
+        sys_call2(SYS_nanosleep, &pause, NULL);
     agent_thread_wait_gone(deadline);
     (void)thread_guard_quiescent(deadline);
     for (uint32_t i = 0; scheduler && i < thread_slot_count(); i++)
@@ -372,7 +367,7 @@ void agent_before_seccomp(const void *filter)
 
 bool agent_pause(bool at_any_price)
 {
-    if (!is_on() || sys_pid() != thread_pid() || thread_tls.internal)
+    if (!is_on() || !thread_in_process() || thread_tls.internal)
         return false;
     thread_tls.inside++;
     agent_thread_pause(at_any_price ? 0 : clock_monotonic_ns() + NS_PER_SEC);
@@ -388,12 +383,12 @@ void agent_go_on(bool paused)
 
 void agent_before_exec(void)
 {
-    if (!is_on() || sys_pid() != thread_pid() || thread_tls.inside ||
+    if (!is_on() || !thread_in_process() || thread_tls.inside ||
         (!flush_is_due_at_end() && uploader_is_done()))
         return;
     thread_tls.inside++;
     struct thread_slot *slot = thread_tls.slot;
-    if (scheduler && slot && slot->tid == sys_tid()) {
+    if (scheduler && slot && thread_owns(slot)) {
         /* Others lose what they did since their last sample. */
         thread_guard_enter(slot);
         cpu_sample_tail(slot, clock_thread_cpu_ns());
@@ -409,7 +404,7 @@ void agent_objects_changed(const void *loaded)
 {
     if (!calls_begin())
         return;
-    if (sys_pid() == thread_pid()) {
+    if (thread_in_process()) {
         thread_tls.inside++;
         modules_note_loaded(loaded);
         if (modules_rescan() != 0)
@@ -422,7 +417,7 @@ void agent_objects_changed(const void *loaded)
 bool agent_caller_has_runpath(uintptr_t address)
 {
     struct thread_slot *slot = thread_tls.slot;
-    if (!is_on() || !slot || slot->tid != sys_tid())
+    if (!is_on() || !slot || !thread_owns(slot))
         return true;
     thread_tls.inside++;
     thread_guard_enter(slot);

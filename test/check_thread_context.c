@@ -1,11 +1,10 @@
-/* What the agent keeps of each thread: how slots are taken, and the table of them. Their end and
- * the guards have suites of their own. */
+/* What the agent keeps of each thread: how slots are taken, and the table of them. Their end,
+ * the guards and fork have suites of their own. */
 #include "test/check.h"
 
 #include <pthread.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "agent/base/arena.h"
@@ -368,58 +367,6 @@ START_TEST(a_slot_has_one_owner_at_a_time)
 }
 END_TEST
 
-/* ---- fork ---- */
-
-static void check_child(struct thread_slot *own)
-{
-    ck_assert_ptr_null(thread_attach(0, 0)); /* before the reset it is another process */
-    ck_assert_uint_eq(thread_reset_in_child(), own ? 9 : 10);
-    ck_assert_int_eq(thread_pid(), getpid());
-    ck_assert_uint_eq(slots_in_use(), own != NULL);
-    ck_assert(thread_guard_quiescent(0));
-    if (!own)
-        own = thread_attach(0, 0);
-    ck_assert_ptr_eq(thread_tls.slot, own);
-    ck_assert_uint_eq(slots_in_use(), 1);
-    ck_assert_int_eq(own->tid, getpid());
-    ck_assert_uint_eq(own->label.tid, (uint64_t)getpid());
-    ck_assert_uint_eq(own->is_main, 1);
-    ck_assert_int_eq(own->timer, -1);
-    ck_assert_uint_eq(own->overhead_ns, 0);
-    ck_assert_uint_le(own->cpu_last_ns, clock_thread_cpu_ns());
-    /* The others' slots are free. */
-    for (int i = 0; i < 9; i++)
-        ck_assert_ptr_nonnull(thread_prepare(1, NULL));
-    ck_assert_uint_eq(thread_slot_count(), 10);
-}
-
-START_TEST(a_fork_child_has_one_slot)
-{
-    fixture_threads();
-    bool is_attached = _i;
-    struct thread_slot *own = is_attached ? thread_attach(0, 0) : NULL;
-    for (int i = is_attached; i < 10; i++) {
-        struct thread_slot *slot = thread_prepare(1, NULL);
-        slot->timer = i;
-        if (i % 2)
-            thread_guard_enter(slot);
-    }
-    if (own) {
-        own->timer = 5;
-        own->overhead_ns = 5;
-    }
-    pid_t child = fork();
-    if (child == 0) {
-        check_child(own);
-        _exit(0);
-    }
-    int status;
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_int_eq(status, 0);
-    ck_assert_uint_eq(slots_in_use(), 10);
-}
-END_TEST
-
 Suite *suite(void)
 {
     Suite *suite = suite_create("thread_context");
@@ -443,9 +390,5 @@ Suite *suite(void)
     tcase_add_test(table, a_slot_of_ours_is_told_from_any_other_value);
     tcase_add_test(table, a_slot_has_one_owner_at_a_time);
     suite_add_tcase(suite, table);
-    TCase *forks = tcase_create("fork");
-    tcase_set_timeout(forks, 60);
-    tcase_add_loop_test(forks, a_fork_child_has_one_slot, 0, 2);
-    suite_add_tcase(suite, forks);
     return suite;
 }

@@ -6,7 +6,6 @@
 #include "agent/base/real.h"
 #include "agent/base/rng.h"
 #include "agent/base/stats.h"
-#include "agent/base/sys.h"
 #include "agent/record/scratch.h"
 #include "agent/record/time_recorder.h"
 #include "agent/thread/moment.h"
@@ -136,7 +135,7 @@ static COLD void look_and_sample(size_t size)
         rng_split(&tls->rng);
         tls->bytes_until_sample = draw_gap(&tls->rng);
     }
-    if (slot && slot->tid != sys_tid()) {
+    if (slot && !thread_owns(slot)) {
         /* A vfork child or a clone on shared TLS: nothing is recorded. It has used up the gap of
          * the thread whose TLS it runs on, which is to find an unused one, or its next allocation
          * would be sampled for certain. What is left of a gap is as long as a whole one. */

@@ -203,7 +203,7 @@ bool sampling_signal_action(int signal, const struct sigaction *action, struct s
         return true;
     if (old && was_widened)
         old->sa_mask.__val[0] &= ~((unsigned long)1 << (SAMPLING_SIGNAL - 1));
-    if (action && sys_pid() == thread_pid()) { /* not in a vfork child: the word is the parent's */
+    if (action && thread_in_process()) { /* not in a vfork child: the word is the parent's */
         if (widens)
             __atomic_fetch_or(&sampling_signal_widened, bit, __ATOMIC_RELAXED);
         else

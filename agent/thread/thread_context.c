@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 
 #include "agent/base/arena.h"
@@ -11,6 +12,11 @@
 #include "agent/base/sys.h"
 #include "agent/thread/libc_thread.h"
 
+/* Linux 4.14; the headers of older systems lack it. */
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
 /* The free list is a stack of indices + 1 (0: empty) in the low half of one word; the high half
  * is a count of changes, so that a stale head never matches (ABA). */
 static struct {
@@ -19,6 +25,7 @@ static struct {
     uint64_t free_head;
     uint32_t used; /* slots ever taken */
     int32_t pid;
+    uint32_t *here; /* 1; 0 in a child that was not reset; NULL: the kernel cannot tell */
     void (*leaving)(void);
     bool has_key;
     unsigned key;
@@ -70,6 +77,19 @@ static void key_destructor(void *value)
 /* The default budget of 64 MiB gives all THREAD_SLOTS. */
 enum { BUDGET_SHARE = 16 };
 
+static void mark_process(void)
+{
+    uint32_t *page = sys_map(PAGE_SIZE_MIN);
+    if (!page)
+        return;
+    if (sys_call3(SYS_madvise, page, PAGE_SIZE_MIN, MADV_WIPEONFORK) == 0) {
+        *page = 1;
+        threads.here = page;
+    } else {
+        sys_unmap(page, PAGE_SIZE_MIN);
+    }
+}
+
 int thread_start(void (*leaving)(void))
 {
     libc_thread_start();
@@ -81,6 +101,7 @@ int thread_start(void (*leaving)(void))
         threads.slots = arena_reserve(threads.capacity * sizeof(struct thread_slot));
         if (!threads.slots)
             return -ENOMEM;
+        mark_process();
     }
     if (!threads.has_key && next.pthread_key_create && next.pthread_setspecific)
         threads.has_key = next.pthread_key_create(&threads.key, key_destructor) == 0;
@@ -90,6 +111,21 @@ int thread_start(void (*leaving)(void))
 int thread_pid(void)
 {
     return threads.pid;
+}
+
+static bool is_copy(void)
+{
+    return threads.here && !load_relaxed(threads.here);
+}
+
+bool thread_in_process(void)
+{
+    return !is_copy() && sys_pid() == threads.pid;
+}
+
+bool thread_owns(const struct thread_slot *slot)
+{
+    return !is_copy() && slot->tid == sys_tid();
 }
 
 static void push_free(struct thread_slot *slot)
@@ -179,7 +215,7 @@ static void bind(struct thread_slot *slot, uintptr_t stack_high)
 
 struct thread_slot *thread_attach(uintptr_t stack_high, uintptr_t start_routine)
 {
-    if (sys_pid() != threads.pid)
+    if (!thread_in_process())
         return NULL;
     struct thread_slot *slot = take_slot(sys_tid());
     if (!slot)
@@ -193,7 +229,7 @@ struct thread_slot *thread_attach(uintptr_t stack_high, uintptr_t start_routine)
 
 struct thread_slot *thread_prepare(uintptr_t start_routine, void *start_argument)
 {
-    if (sys_pid() != threads.pid)
+    if (!thread_in_process())
         return NULL;
     struct thread_slot *slot = take_slot(0);
     if (!slot)
@@ -260,7 +296,7 @@ void thread_other_named(void)
 void thread_named(const char *name)
 {
     struct thread_slot *slot = thread_tls.slot;
-    if (!slot || slot->tid != sys_tid())
+    if (!slot || !thread_owns(slot))
         return;
     char padded[sizeof(slot->label.name)] = {0};
     for (size_t i = 0; i + 1 < sizeof(padded) && name[i]; i++)
@@ -391,6 +427,8 @@ uint32_t thread_reset_in_child(void)
     uint32_t others = 0;
     struct thread_slot *own = thread_tls.slot;
     threads.pid = sys_pid();
+    if (threads.here)
+        store_relaxed(threads.here, 1);
     threads.free_head = 0;
     for (uint32_t i = 0; i < threads.used; i++) {
         struct thread_slot *slot = &threads.slots[i];

@@ -109,6 +109,14 @@ void thread_leave(void);
 uintptr_t thread_pointer(void);
 /* The process that the agent was started in (changed by thread_reset_in_child). */
 int thread_pid(void);
+/* Is this it? Not in a child that was made past libc, nor in one on the parent's memory (vfork).
+ * The pid does not tell all: the child of a pid 1 may be pid 1 of a namespace of its own; that is
+ * seen by a page which the kernel wipes in it (Linux 4.14), unless it is on the parent's memory,
+ * too. Any context; a system call. */
+bool thread_in_process(void);
+/* Is `slot`, which the TLS names, the calling thread's? Not in such children. Any context; a system
+ * call. */
+bool thread_owns(const struct thread_slot *slot);
 /* Names: a thread has its creator's at birth, as in the kernel. Changes through libc are seen
  * (thread_named, of the calling thread; thread_other_named, of one that is not known here); all
  * others by thread_note_name, which asks the kernel at its first call and at every eighth: a

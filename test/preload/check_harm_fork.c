@@ -135,6 +135,22 @@ START_TEST(test_unusual_children)
 }
 END_TEST
 
+/* Such a child neither waits for threads that are the parent's (the watchdog's limit is far below
+ * for ever, and at the end what could not be written would be said), nor writes. */
+START_TEST(test_child_with_its_parents_pid)
+{
+    struct run run;
+    struct profile profile;
+    run_case(&run, "same-pid", often);
+    ck_assert_int_eq(run_number(&run, "status"), 0);
+    profile_load(&profile, run.profiles, "heap", 1);
+    ck_assert_uint_ge(profile.file_count, 1);
+    ck_assert_int_eq(profile_under(&profile, ALLOC_OBJECTS, "site_churn"), 0);
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+
 /* The parent allocates 2.56 MB in 400 portions, 5 samples at 512 KiB; between them children on its
  * memory allocate 800 MB in blocks as small. 30 samples or more, of a Poisson distribution of mean
  * 5, come about once in 1e14 runs; a sample at each child's end would be 400. */
@@ -257,6 +273,7 @@ Suite *suite(void)
     tcase_add_test(tcase, test_a_thousand_forks);
     tcase_add_test(tcase, test_child_lives_on);
     tcase_add_test(tcase, test_unusual_children);
+    tcase_add_test(tcase, test_child_with_its_parents_pid);
     tcase_add_test(tcase, test_gaps_are_not_spent_by_children);
     tcase_add_test(tcase, test_exec_starts_afresh);
     tcase_add_test(tcase, test_exec_at_once_costs_next_to_nothing);

@@ -301,6 +301,35 @@ static void unusual_children(void)
     say_process_clock("process");
 }
 
+/* As pid 1 of a namespace, makes a child past libc that is pid 1 of another. The agent's threads
+ * are waited for, where it is preloaded: they are not in the child, who may wait for none. */
+static int first_of_two(void)
+{
+    site_parent(1200);
+    while (getenv("LD_PRELOAD") && syscall(SYS_tgkill, 1, 2, 0) != 0)
+        site_parent(50);
+    pid_t pid = (pid_t)syscall(SYS_clone, CLONE_NEWPID | SIGCHLD, 0, 0, 0, 0);
+    if (pid == 0) {
+        if (getpid() != 1 || setuid(getuid()) != 0)
+            _exit(1);
+        site_churn();
+        exit(5);
+    }
+    expect_status(pid, 5);
+    return failures;
+}
+
+static void child_with_its_parents_pid(void)
+{
+    /* Who is root already needs no namespace of users, and has all of them. */
+    if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0)
+        exit(1);
+    pid_t pid = fork();
+    if (pid == 0)
+        exit(first_of_two());
+    say("status", (uint64_t)status_of(pid));
+}
+
 /* What children on its memory allocate is not the parent's: its own allocations are as likely to
  * be sampled as ever. */
 static void spent_gaps(void)
@@ -377,9 +406,13 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*function)(void);
-    } cases[] = {{"among", among_threads},      {"lives-on", child_lives_on},
-                 {"unusual", unusual_children}, {"gaps", spent_gaps},
-                 {"exec", exec_from_thread},    {"handlers", fork_with_handlers}};
+    } cases[] = {{"among", among_threads},
+                 {"lives-on", child_lives_on},
+                 {"unusual", unusual_children},
+                 {"gaps", spent_gaps},
+                 {"exec", exec_from_thread},
+                 {"handlers", fork_with_handlers},
+                 {"same-pid", child_with_its_parents_pid}};
     if (readlink("/proc/self/exe", self, sizeof(self) - 1) <= 0)
         return 2;
     if (argc > 2 && strcmp(argv[1], "after") == 0) {

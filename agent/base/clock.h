@@ -1,6 +1,8 @@
 /* clock.h: the clocks, in nanoseconds. Policy code takes times as arguments; only the callers at
- * the edges (handler, hooks, loops) read these.
- * Owns: nothing. Context: any (async-signal-safe). Locks: none. */
+ * the edges (handler, hooks, loops) read these. They are the kernel's, read from the vDSO (where
+ * there is none, by a system call), and not those that libc's name gives.
+ * Owns: nothing (once found, the place of the function in the vDSO). Context: any
+ * (async-signal-safe). Locks: none. */
 #ifndef LIBAGENT_CLOCK_H
 #define LIBAGENT_CLOCK_H
 

@@ -1,5 +1,7 @@
 /* The agent's threads are none of the program's: libc goes on taking it for single-threaded, it
  * ends when its own last thread does, and no thread keeps an identity that the program gave up. */
+#include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "test/check.h"
@@ -61,12 +63,40 @@ START_TEST(changes_of_identity_leave_no_thread_behind)
 }
 END_TEST
 
+/* What another preload has in libc's place is not meant for the agent: its threads have no such
+ * thread-local data, and the windows of its profiles are of the kernel's time. */
+START_TEST(another_preloads_clock_is_not_theirs)
+{
+    struct run run;
+    struct profile cpu;
+    int64_t begin_ns = (int64_t)time(NULL) * 1000000000;
+    run_program(&run,
+                &(struct run_request){.program = "own_threads",
+                                      .arguments = (const char *[]){"single-threaded", "1", NULL},
+                                      .environment = (const char *[]){"LIBAGENT_PERIOD=1s", NULL},
+                                      .beside = run_program_path("other_clock"),
+                                      .seconds = 60});
+    int64_t end_ns = (int64_t)time(NULL) * 1000000000 + 1000000000;
+    run_expect_quiet_success(&run);
+    ck_assert_ptr_nonnull(strstr(run.out, "single-threaded: "));
+    profile_load(&cpu, run.profiles, "cpu", run.pid);
+    ck_assert_int_gt(profile_under(&cpu, CPU_NS, "work"), 0);
+    for (uint32_t i = 0; i < cpu.file_count; i++) {
+        ck_assert_int_ge(cpu.files[i]->time_nanos, begin_ns);
+        ck_assert_int_le(cpu.files[i]->time_nanos + cpu.files[i]->duration_nanos, end_ns);
+    }
+    profile_free(&cpu);
+    run_free(&run);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("own_threads");
     TCase *all = tcase_create("all");
     tcase_set_timeout(all, 120);
     tcase_add_loop_test(all, program_does_not_see_them, 0, CASES);
+    tcase_add_test(all, another_preloads_clock_is_not_theirs);
     if (geteuid() == 0)
         tcase_add_loop_test(all, changes_of_identity_leave_no_thread_behind, 0, CHANGES);
     suite_add_tcase(suite, all);

@@ -414,20 +414,6 @@ void agent_objects_changed(const void *loaded)
     calls_end();
 }
 
-bool agent_caller_has_runpath(uintptr_t address)
-{
-    struct thread_slot *slot = thread_tls.slot;
-    if (!is_on() || !slot || !thread_owns(slot))
-        return true;
-    thread_tls.inside++;
-    thread_guard_enter(slot);
-    const struct module *module = modules_find(load_acquire(&modules_list), address);
-    bool has = !module || module->object->has_runpath;
-    thread_guard_leave(slot);
-    thread_tls.inside--;
-    return has;
-}
-
 void agent_objects_will_change(void)
 {
     store_relaxed(&modules_stale, 1);

@@ -52,8 +52,6 @@ void agent_thread_named(uintptr_t thread, const char *name);
 /* Objects were loaded or unloaded: `loaded` is what dlopen gave, NULL after dlclose. THR;
  * LOCK_MODULES. */
 void agent_objects_changed(const void *loaded);
-/* Does the object that holds `address` have a search path of its own? THR, inside no guard. */
-bool agent_caller_has_runpath(uintptr_t address);
 /* An object is being loaded that cannot be waited for. THR. */
 void agent_objects_will_change(void);
 /* Code of loaded objects is about to be reached (dlsym with that handle): sees what could not be

@@ -1,10 +1,10 @@
 /* loader_hooks.c: dlopen and dlclose, watched so that the list of objects is up to date.
  *
- * The loader searches by its caller's DT_RUNPATH and $ORIGIN. Where these may matter (a name
- * without a slash, or with a $, from an object that has a search path) the call is passed on as
- * a tail call, so that the loader sees the app's return address; the new object is then found
- * by a scan at the next dlsym, which is how its code is reached (passed on as a tail call too:
- * RTLD_NEXT means the caller's next). */
+ * The loader searches by its caller: a name without a slash by the caller's DT_RUNPATH, or the
+ * DT_RPATH of it and of all that led to its being loaded; and $ORIGIN is the caller's. Such a call
+ * is passed on as a tail call, so that the loader sees the app's return address; the new object is
+ * then found by a scan at the next dlsym, which is how its code is reached (passed on as a tail
+ * call too: RTLD_NEXT means the caller's next). */
 #include <string.h>
 
 #include "agent/agent.h"
@@ -17,11 +17,10 @@ static bool depends_on_caller(const char *file)
 
 EXPORT void *dlopen(const char *file, int mode)
 {
-    uintptr_t caller = (uintptr_t)__builtin_return_address(0);
     void *(*next_dlopen)(const char *, int) = NEXT(dlopen);
     if (!next_dlopen)
         return NULL;
-    if (depends_on_caller(file) && agent_caller_has_runpath(caller)) {
+    if (depends_on_caller(file)) {
         agent_objects_will_change();
         return next_dlopen(file, mode);
     }

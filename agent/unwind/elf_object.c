@@ -118,9 +118,6 @@ void elf_describe(const struct elf_image *image, struct object *object)
     if (image->build_id_size)
         memcpy(object->build_id, image->build_id, image->build_id_size);
     object->build_id_size = (uint8_t)image->build_id_size;
-    for (size_t i = 0; i < image->dynamic_count && image->dynamic[i].d_tag != DT_NULL; i++)
-        if (image->dynamic[i].d_tag == DT_RPATH || image->dynamic[i].d_tag == DT_RUNPATH)
-            object->has_runpath = true;
 }
 
 void elf_each_needed(const struct elf_image *image, void (*each)(const char *name, void *data),

@@ -23,7 +23,7 @@ struct elf_image {
 };
 
 void elf_read_image(const struct dl_phdr_info *info, struct elf_image *image);
-/* Segments, build id, run path. */
+/* Segments, build id. */
 void elf_describe(const struct elf_image *image, struct object *object);
 bool elf_has_code(const struct elf_image *image);
 /* Calls `each` with the name of every DT_NEEDED. */

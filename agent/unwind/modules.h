@@ -63,7 +63,6 @@ struct object {
     bool is_main;
     bool is_vdso;
     bool is_system; /* libc, loader, libpthread, ..., or the allocator below: see stack_is_clean */
-    bool has_runpath;   /* DT_RPATH or DT_RUNPATH: dlopen must see it as its caller */
     bool code_readable; /* no segment that may be executed only */
     bool in_place;      /* unwind tables are those of the app's own mapping */
     struct object_segment segments[OBJECT_SEGMENTS_MAX];

@@ -20,7 +20,9 @@ static void setup(void)
     snprintf(plugin, sizeof(plugin), "%s", run_program_path("plugin"));
     snprintf(command, sizeof(command),
              "cd %s && mkdir -p sub/deeper && cp '%s' program && cp '%s' sub/libplugin.so && "
-             "cp '%s' sub/deeper/libother.so",
+             "cp '%s' sub/deeper/libother.so && cp sub/libplugin.so sub/deeper/libthird.so && "
+             "gcc -shared -o sub/libchain.so -Wl,--no-as-needed sub/deeper/libother.so "
+             "-Wl,-rpath,'$ORIGIN/deeper' -Wl,--disable-new-dtags",
              folder, program, plugin, run_program_path("other_plugin"));
     ck_assert_int_eq(system(command), 0);
 }
@@ -54,6 +56,21 @@ START_TEST(test_callers_run_path)
     run_expect_same(&with, &without);
     ck_assert_ptr_nonnull(strstr(without.out, "by the program's RUNPATH: opened"));
     ck_assert_ptr_nonnull(strstr(without.out, "by the plugin's RUNPATH: opened"));
+    ck_assert_ptr_nonnull(strstr(without.out, "from the plugin's folder: opened"));
+    ck_assert_ptr_nonnull(strstr(without.out, "from the program's folder: opened"));
+    run_free(&with);
+    run_free(&without);
+}
+END_TEST
+
+START_TEST(test_run_path_of_who_loaded_the_caller)
+{
+    struct run with, without;
+    run_case(&with, "chain", "", true);
+    run_case(&without, "chain", "", false);
+    run_expect_same(&with, &without);
+    ck_assert_ptr_nonnull(strstr(without.out, "by its loader's RPATH: opened"));
+    ck_assert_ptr_nonnull(strstr(without.out, "who has no path: opened"));
     run_free(&with);
     run_free(&without);
 }
@@ -148,6 +165,7 @@ Suite *suite(void)
     tcase_set_timeout(tcase, 600);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, test_callers_run_path);
+    tcase_add_test(tcase, test_run_path_of_who_loaded_the_caller);
     tcase_add_test(tcase, test_closed_objects_keep_their_names);
     tcase_add_test(tcase, test_many_open_and_close_at_once);
     tcase_add_test(tcase, test_nobody_waits_for_the_loader);

@@ -31,8 +31,11 @@ static void look_ups(void)
         return;
     told("again", dlopen("libplugin.so", RTLD_NOW | RTLD_NOLOAD));
     told("of the plugin's RUNPATH", dlopen("libother.so", RTLD_NOW));
-    const char *(*open_other)(void) = (const char *(*)(void))dlsym(plugin, "plugin_open_other");
-    printf("by the plugin's RUNPATH: %s\n", open_other());
+    const char *(*open_other)(const char *) =
+        (const char *(*)(const char *))dlsym(plugin, "plugin_open_other");
+    printf("by the plugin's RUNPATH: %s\n", open_other("libother.so"));
+    printf("from the plugin's folder: %s\n", open_other("$ORIGIN/deeper/libother.so"));
+    told("from the program's folder", dlopen("$ORIGIN/sub/deeper/libother.so", RTLD_NOW));
     told("the program", dlopen(NULL, RTLD_NOW));
     told("missing", dlopen("libmissing.so", RTLD_NOW));
     told("no object", dlopen("/etc/passwd", RTLD_NOW));
@@ -47,6 +50,19 @@ static void look_ups(void)
     told("another namespace", dlmopen(LM_ID_NEWLM, "libplugin.so", RTLD_NOW));
     printf("closed: %d\n", dlclose(plugin));
     printf("wrong handle: %d\n", dlclose((void *)&info) != 0);
+}
+
+/* libchain.so has a DT_RPATH, and needs libother.so: which finds by it, too. */
+static void chain(void)
+{
+    void *first = dlopen("libchain.so", RTLD_NOW);
+    told("by the program's RUNPATH", first);
+    if (!first)
+        return;
+    const char *(*open_third)(const char *) =
+        (const char *(*)(const char *))dlsym(first, "other_plugin_open");
+    printf("by its loader's RPATH: %s\n", open_third("libthird.so"));
+    printf("from the folder of who has no path: %s\n", open_third("$ORIGIN/libthird.so"));
 }
 
 /* The two work in turn, each closed before the other comes, often at the same addresses. */
@@ -161,6 +177,8 @@ int main(int argc, char **argv)
         crowd(rounds);
     else if (argc > 1 && strcmp(argv[1], "loop") == 0)
         loop(rounds);
+    else if (argc > 1 && strcmp(argv[1], "chain") == 0)
+        chain();
     else
         look_ups();
     return 0;

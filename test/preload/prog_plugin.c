@@ -7,7 +7,7 @@
 #include "test/preload/program.h"
 
 uint64_t plugin_work(uint64_t ns);
-const char *plugin_open_other(void);
+const char *plugin_open_other(const char *name);
 
 __attribute__((constructor)) static void loaded(void)
 {
@@ -22,8 +22,8 @@ SITE uint64_t plugin_work(uint64_t ns)
     return thread_cpu_ns() - begin;
 }
 
-SITE const char *plugin_open_other(void)
+SITE const char *plugin_open_other(const char *name)
 {
-    void *other = dlopen("libother.so", RTLD_NOW);
+    void *other = dlopen(name, RTLD_NOW);
     return other ? "opened" : dlerror();
 }

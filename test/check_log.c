@@ -54,6 +54,13 @@ START_TEST(a_line_stays_one_line)
     log_start(LOG_WARN, NULL);
     log_warn("[%s]", "a\nlibagent: error: false\r\x1b[31m\x7f\tz\xc3\xa4");
     CHECK_WRITTEN("libagent: warn: [a?libagent: error: false??[31m??z\xc3\xa4]\n");
+    /* Of UTF-8: the control characters above 0x7f, characters of all lengths, what is none. */
+    log_warn("[%s]", "\xc2\x9b"
+                     "31m\xc2\x80\xc2\xa0\xe2\x82\xac\xf0\x9f\x98\x80");
+    log_warn("[%s]", "\x9b"
+                     "31m\xff\xe2\x82|\xed\xa0\x80\xc3");
+    CHECK_WRITTEN("libagent: warn: [?31m?\xc2\xa0\xe2\x82\xac\xf0\x9f\x98\x80]\n"
+                  "libagent: warn: [?31m???|????]\n");
 }
 END_TEST
 

@@ -169,6 +169,28 @@ static size_t utf8_character(const unsigned char *in, size_t length)
     return size;
 }
 
+static bool is_control(const unsigned char *in)
+{
+    return in[0] < ' ' || in[0] == 0x7f || (in[0] == 0xc2 && in[1] < 0xa0);
+}
+
+size_t make_printable(char *text, size_t length)
+{
+    size_t used = 0;
+    for (size_t at = 0; at < length;) {
+        const unsigned char *in = (const unsigned char *)text + at;
+        size_t step = utf8_character(in, length - at);
+        if (step == 0 || is_control(in)) {
+            text[used++] = '?';
+        } else {
+            memmove(text + used, in, step);
+            used += step;
+        }
+        at += step ? step : 1;
+    }
+    return used;
+}
+
 size_t utf8_copy(char *out, size_t size, const char *in, size_t length)
 {
     static const char replacement[] = "\xef\xbf\xbd";

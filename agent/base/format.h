@@ -20,6 +20,9 @@ bool glob_match(const char *pattern, const char *text);
 /* Copies `in` to `out` (size bytes with the 0), each byte that is not part of valid UTF-8 made
  * U+FFFD, cut at a character's border. Returns the length. */
 size_t utf8_copy(char *out, size_t size, const char *in, size_t length);
+/* Each control character of `text`, and each byte that is not part of valid UTF-8, becomes '?'.
+ * Returns the length, which may be less. */
+size_t make_printable(char *text, size_t length);
 /* The part after the last '/'. */
 const char *base_name(const char *path);
 

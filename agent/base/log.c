@@ -271,9 +271,7 @@ void log_line(enum log_level level, const char *pattern, ...)
     va_start(list, pattern);
     size_t used = start + format_list(line + start, sizeof(line) - start, pattern, list);
     va_end(list);
-    for (size_t i = start; i < used; i++)
-        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
-            line[i] = '?';
+    used = start + make_printable(line + start, used - start);
     line[used++] = '\n'; /* in the place of the final 0 */
     if (log_path[0])
         put_to_file(line, used);

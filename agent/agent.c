@@ -26,6 +26,7 @@
 #include "agent/sched/sampling_signal.h"
 #include "agent/sched/sched.h"
 #include "agent/thread/moment.h"
+#include "agent/thread/own_thread.h"
 #include "agent/thread/thread_context.h"
 #include "agent/unwind/modules.h"
 #include "agent/unwind/unwind.h"
@@ -106,7 +107,10 @@ uintptr_t agent_thread_begin(struct thread_slot *slot, void **argument)
     thread_tls.inside = 1;
     thread_attach_prepared(slot);
     thread_begin(slot);
-    moment_pass();
+    /* A sanitizer that stands before us does not know the thread yet, and its malloc, which the
+     * making of another one calls, would crash. */
+    if (!own_thread_is_known_to_libc())
+        moment_pass();
     thread_tls.inside = 0;
     calls_end();
     return routine;

@@ -308,7 +308,7 @@ void agent_thread_start(void (*thread_adopted)(struct thread_slot *),
 static bool stack_allows_thread(void)
 {
     struct thread_slot *slot = thread_tls.slot;
-    struct record_stack *stack = slot && slot->tid == sys_tid() ? scratch_claim() : NULL;
+    struct record_stack *stack = slot && thread_owns(slot) ? scratch_claim() : NULL;
     if (!stack)
         return false;
     struct unwind_regs regs;

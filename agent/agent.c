@@ -110,7 +110,7 @@ uintptr_t agent_thread_begin(struct thread_slot *slot, void **argument)
     /* A sanitizer that stands before us does not know the thread yet, and its malloc, which the
      * making of another one calls, would crash. */
     if (!own_thread_is_known_to_libc())
-        moment_pass();
+        moment_pass(true);
     thread_tls.inside = 0;
     calls_end();
     return routine;

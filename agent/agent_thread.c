@@ -267,13 +267,15 @@ static bool has_stack_room(void)
     return sys_readable((uintptr_t)__builtin_frame_address(0) - STACK_ROOM);
 }
 
-/* moment_work: something is due, and this thread holds no lock of libc. */
-static void on_moment(void)
+/* moment_work: something is due. Where the stack is not clean this thread may hold a lock of
+ * libc's, which the loader wants, and pthread_create, but not a thread that libc does not know. */
+static void on_moment(bool clean)
 {
-    if (!has_stack_room())
+    if (!has_stack_room() || (!clean && own_thread_is_known_to_libc()))
         return;
     uint64_t now = clock_monotonic_ns();
-    rescan_if_stale(now);
+    if (clean)
+        rescan_if_stale(now);
     uint64_t due = UINT64_MAX;
     if (is_paused()) {
         due = now + look_again_ns;

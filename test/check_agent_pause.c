@@ -36,7 +36,7 @@ static void pass_moment_after_period(void)
     while (clock_monotonic_ns() < recorder_window_start_ns() + options.period_ns)
         ;
     moment_set_due_now();
-    moment_pass();
+    moment_pass(true);
 }
 
 START_TEST(a_pause_ends_the_threads_and_a_moment_after_it_makes_them_again)
@@ -182,7 +182,7 @@ START_TEST(threads_with_nothing_to_do_end_and_a_sample_makes_them_again)
         uint64_t limit = own_in_ms(20000);
         while (!flush_has_own_thread() && own_written() < 100 * round) {
             demand(clock_monotonic_ns() < limit);
-            moment_pass();
+            moment_pass(true);
         }
         own_wait_for_total(100 * round);
         wait_for_no_thread();
@@ -198,7 +198,7 @@ START_TEST(a_flush_is_served_while_the_thread_goes_to_rest)
     agent_thread_start(own_on_thread, own_on_thread, false);
     for (int64_t round = 1; round <= 50; round++) {
         flush_add_sample(RECORD_CPU, 100);
-        moment_pass();
+        moment_pass(true);
         uint64_t deadline = own_in_ms(8000);
         agent_thread_flush(deadline);
         ck_assert_uint_lt(clock_monotonic_ns(), deadline);

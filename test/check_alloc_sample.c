@@ -291,21 +291,24 @@ START_TEST(the_cost_of_a_hook_is_known)
 END_TEST
 
 static uint32_t moments;
-static void count_moment(void)
+static uint32_t busy_moments;
+static void count_moment(bool clean)
 {
     /* Neither a second sample nor a handler's may come in here. */
     ck_assert_uint_eq(thread_tls.inside, 1);
     ck_assert(thread_guard_quiescent(0));
-    moments++;
+    moments += clean;
+    busy_moments += !clean;
 }
 
-START_TEST(only_a_clean_stack_is_a_moment)
+START_TEST(a_moment_says_whether_the_stack_is_clean)
 {
     start(1);
     moment_work = count_moment;
     moment_set_due_now();
     allocate(100);
     ck_assert_uint_eq(moments, 0);
+    ck_assert_uint_eq(busy_moments, 1);
     walk_flags = UNWIND_COMPLETE | UNWIND_CLEAN;
     allocate(100);
     ck_assert_uint_eq(moments, 1);
@@ -348,7 +351,7 @@ Suite *suite(void)
     tcase_set_timeout(manners, 60);
     tcase_add_test(manners, errno_is_left_alone);
     tcase_add_test(manners, the_cost_of_a_hook_is_known);
-    tcase_add_test(manners, only_a_clean_stack_is_a_moment);
+    tcase_add_test(manners, a_moment_says_whether_the_stack_is_clean);
     tcase_add_test(manners, a_stack_that_was_probed_stays_known);
     suite_add_tcase(suite, manners);
     return suite;

@@ -215,14 +215,16 @@ END_TEST
 
 static uint32_t moments;
 
-static void count_moment(void)
+static uint32_t busy_moments;
+static void count_moment(bool clean)
 {
     demand(thread_tls.inside == 1);
     demand(!(thread_tls.slot->guard & 1));
-    moments++;
+    moments += clean;
+    busy_moments += !clean;
 }
 
-START_TEST(only_a_clean_stack_is_a_moment)
+START_TEST(a_moment_says_whether_the_stack_is_clean)
 {
     start();
     struct thread_slot *slot = thread_attach(0, 0);
@@ -230,6 +232,7 @@ START_TEST(only_a_clean_stack_is_a_moment)
     moment_set_due_now();
     signal_tick(slot);
     ck_assert_uint_eq(moments, 0);
+    ck_assert_uint_eq(busy_moments, 1);
     walk_flags |= UNWIND_CLEAN;
     signal_tick(slot);
     ck_assert_uint_eq(moments, 1);
@@ -350,7 +353,7 @@ Suite *suite(void)
     tcase_add_test(ticks, hooks_are_overhead_not_the_apps_time);
     tcase_add_test(ticks, flags_of_a_walk_are_counted);
     tcase_add_loop_test(ticks, a_sample_in_our_own_code_says_so, 0, 2);
-    tcase_add_test(ticks, only_a_clean_stack_is_a_moment);
+    tcase_add_test(ticks, a_moment_says_whether_the_stack_is_clean);
     suite_add_tcase(suite, ticks);
     TCase *known = tcase_create("known");
     tcase_set_timeout(known, 60);

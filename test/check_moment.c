@@ -8,9 +8,11 @@
 #include "agent/thread/moment.h"
 
 static uint32_t worked;
+static bool was_clean;
 
-static void work(void)
+static void work(bool clean)
 {
+    store_relaxed(&was_clean, clean);
     add_relaxed(&worked, 1);
 }
 
@@ -18,9 +20,9 @@ START_TEST(at_first_nothing_is_due)
 {
     ck_assert_uint_eq(moment_due_ns, UINT64_MAX);
     ck_assert(moment_work == NULL);
-    moment_pass();
+    moment_pass(true);
     moment_work = work;
-    moment_pass();
+    moment_pass(true);
     ck_assert_uint_eq(worked, 0);
 }
 END_TEST
@@ -29,20 +31,25 @@ START_TEST(work_is_called_from_its_time_on)
 {
     moment_work = work;
     moment_due_ns = clock_monotonic_ns() + 3600 * NS_PER_SEC;
-    moment_pass();
+    moment_pass(true);
     ck_assert_uint_eq(worked, 0);
     moment_due_ns = clock_monotonic_ns();
-    moment_pass();
+    moment_pass(true);
     ck_assert_uint_eq(worked, 1);
+    ck_assert(was_clean);
+    moment_pass(false);
+    ck_assert_uint_eq(worked, 2);
+    ck_assert(!was_clean);
+    worked = 1;
     /* The work itself says when it is due again. */
-    moment_pass();
+    moment_pass(true);
     ck_assert_uint_eq(worked, 2);
 }
 END_TEST
 
-static void work_and_set_off(void)
+static void work_and_set_off(bool clean)
 {
-    work();
+    work(clean);
     moment_due_ns = UINT64_MAX;
 }
 
@@ -51,8 +58,8 @@ START_TEST(work_can_be_made_due)
     moment_work = work_and_set_off;
     for (uint32_t i = 1; i <= 3; i++) {
         moment_set_due_now();
-        moment_pass();
-        moment_pass();
+        moment_pass(true);
+        moment_pass(true);
         ck_assert_uint_eq(worked, i);
     }
 }
@@ -61,7 +68,7 @@ END_TEST
 START_TEST(without_work_nothing_is_called)
 {
     moment_set_due_now();
-    moment_pass();
+    moment_pass(true);
     ck_assert_uint_eq(worked, 0);
 }
 END_TEST
@@ -73,7 +80,7 @@ static uint32_t passing = PASSERS;
 static void *pass(void *argument)
 {
     for (int i = 0; i < PASSES; i++)
-        moment_pass();
+        moment_pass(true);
     add_relaxed(&passing, -1);
     return argument;
 }

@@ -277,9 +277,12 @@ START_TEST(without_proc_nothing_is_adopted_and_nothing_released)
 }
 END_TEST
 
+static uint32_t is_other;
+
 static bool answer_other_number(long number, const long args[6], long *result)
 {
-    if (number != SYS_readlink || strcmp((const char *)args[0], "/proc/self") != 0)
+    if (!load_relaxed(&is_other) || number != SYS_readlink ||
+        strcmp((const char *)args[0], "/proc/self") != 0)
         return false;
     memcpy((char *)args[1], "4711", 4);
     *result = 4;
@@ -289,14 +292,16 @@ static bool answer_other_number(long number, const long args[6], long *result)
 START_TEST(numbers_of_another_namespace_are_nobodys_here)
 {
     start();
-    start_threads(be_there);
     sys_override = answer_other_number;
+    start_threads(be_there);
+    store_relaxed(&is_other, 1);
     scan();
     ck_assert_int_eq(adopted_count, 0);
-    sys_override = NULL;
+    store_relaxed(&is_other, 0);
     scan();
     ck_assert_int_eq(adopted_count, THREADS);
     end_threads();
+    sys_override = NULL;
 }
 END_TEST
 

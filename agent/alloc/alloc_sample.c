@@ -144,7 +144,8 @@ static COLD void look_and_sample(size_t size)
     }
     tls->inside = 1;
     uint32_t flags = 0;
-    if (tls->bytes_until_sample < size) {
+    bool sampled = tls->bytes_until_sample < size;
+    if (sampled) {
         if (!slot)
             slot = thread_attach(0, 0);
         if (slot)
@@ -159,8 +160,8 @@ static COLD void look_and_sample(size_t size)
     } else {
         tls->bytes_until_sample -= size;
     }
-    if (flags & UNWIND_CLEAN)
-        moment_pass();
+    if (sampled)
+        moment_pass(flags & UNWIND_CLEAN);
     tls->inside = 0;
 }
 

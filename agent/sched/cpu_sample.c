@@ -89,8 +89,7 @@ static __attribute__((noinline)) void sample(struct thread_slot *slot, void *uco
     } else {
         stats_add(STAT_CPU_DROPPED_BUSY, 1);
     }
-    if (flags & UNWIND_CLEAN)
-        moment_pass();
+    moment_pass(flags & UNWIND_CLEAN);
     tls->inside = 0;
 }
 

@@ -4,14 +4,14 @@
 #include "agent/base/compiler.h"
 
 uint64_t moment_due_ns = UINT64_MAX;
-void (*moment_work)(void);
+void (*moment_work)(bool clean);
 
-void moment_pass(void)
+void moment_pass(bool clean)
 {
     /* Loaded once: another thread may be at the end of the process, where it becomes NULL. */
-    void (*work)(void) = load_acquire(&moment_work);
+    void (*work)(bool) = load_acquire(&moment_work);
     if (work && unlikely(clock_monotonic_ns() >= load_relaxed(&moment_due_ns)))
-        work();
+        work(clean);
 }
 
 void moment_set_due_now(void)

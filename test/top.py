@@ -9,6 +9,7 @@ malloc, say). Reads .pb.gz, .pb, and .pb.zst (through the program zstd); needs o
 import argparse
 import gzip
 import re
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -132,4 +133,6 @@ def main():
         )
 
 
+# As other tools end when their reader has seen enough.
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 main()

@@ -164,7 +164,7 @@ static const struct option_row rows[ROW_COUNT] = {
                  MEMBER(log),
                  .default_text = "warn",
                  .words = log_words,
-                 .help = "least weight of what is logged"},
+                 .help = "lowest level of what is logged"},
     [ROW_LOG_FILE] = {.name = PREFIX "LOG_FILE",
                       .type = TYPE_TEXT_OR_NONE,
                       .part = PART_LOG,

@@ -284,7 +284,10 @@ static void on_moment(bool clean)
         if (now >= due || is_early) {
             int error = recorder_has_samples() || is_early ? need_agent_thread() : 0;
             due = now + retry_ns;
-            if (error && error != -EBUSY && !exchange_acq_rel(&said_no_thread, 1))
+            /* EINVAL: after unshare(CLONE_NEWPID) the program can have no more threads either. */
+            if (error == -EINVAL)
+                log_info("no thread of the agent in this namespace: profiles are written at exit");
+            else if (error && error != -EBUSY && !exchange_acq_rel(&said_no_thread, 1))
                 log_warn("no thread of the agent (error %d): profiles are written at exit", -error);
         }
     }

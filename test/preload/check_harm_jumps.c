@@ -20,13 +20,13 @@ static const struct {
  * sample: a timer's in every third tick or so, since the two come together; of the sender's one or
  * a few in a run. A thread that a single one leaves inside the agent has the rest of its second as
  * time that no sample reached: "prof" failed so in each run, another case in three of four. */
-START_TEST(test_jumps_out_of_handlers)
+static int64_t run_and_compare(int number)
 {
     struct run with, without;
     struct profile profile;
     struct run_request request = {
         .program = "harm_jumps",
-        .arguments = (const char *[]){cases[_i].name, NULL},
+        .arguments = (const char *[]){cases[number].name, NULL},
         .environment =
             (const char *[]){"LIBAGENT_FREQUENCY=1000", "LIBAGENT_ALLOC_INTERVAL=4KiB", NULL}};
     run_start(&with, &request);
@@ -41,13 +41,24 @@ START_TEST(test_jumps_out_of_handlers)
                   with.err);
     ck_assert_ptr_nonnull(strstr(with.out, "many jumps: 1\n"));
     profile_load(&profile, with.profiles, "cpu", with.pid);
-    int64_t seen = profile_under(&profile, CPU_NS, cases[_i].function);
-    fprintf(stderr, "%s: %s%.3f s of 1\n", cases[_i].name, with.err, (double)seen * 1e-9);
-    ck_assert_int_ge(seen, 850000000);
+    int64_t seen = profile_under(&profile, CPU_NS, cases[number].function);
+    fprintf(stderr, "%s: %s%.3f s of 1\n", cases[number].name, with.err, (double)seen * 1e-9);
     ck_assert_int_eq(profile_self(&profile, CPU_NS, "[signal blocked]"), 0);
     profile_free(&profile);
     run_free(&with);
     run_free(&without);
+    return seen;
+}
+
+/* Where other programs want the processor, too, ticks may miss the thread for half a second. One
+ * that a jump left inside the agent is missed in each of three tries. */
+START_TEST(test_jumps_out_of_handlers)
+{
+    const int64_t enough = 850000000;
+    int64_t seen = run_and_compare(_i);
+    for (int try = 1; try < 3 && seen < enough; try++)
+        seen = run_and_compare(_i);
+    ck_assert_int_ge(seen, enough);
 }
 END_TEST
 

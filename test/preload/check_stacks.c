@@ -60,11 +60,13 @@ static void expect_shape(const struct profile *profile, const struct shape *shap
     ck_assert_double_le(overhead, shape->overhead);
     /* How late the last tick came is the machine's affair: 5 % of these 2 s where eight programs
      * share a processor. */
-    double ends = (double)profile_self(profile, value, "[thread end]");
+    double ends = (double)profile_self(profile, value, "[thread end]") +
+                  (double)profile_self(profile, value, "[signal blocked]");
     double walked = (1 - overhead) * (double)total - ends;
-    /* What is left: the start of the process, and looks at the clock. */
+    /* What is left: the start of the process, and looks at the clock, which may be given what a
+     * thread used while ticks missed it, half a second where others want the processor. */
     ck_assert_double_ge((double)real, 0.98 * walked);
-    ck_assert_double_ge((double)right, 0.90 * walked);
+    ck_assert_double_ge((double)right, 0.60 * walked);
     ck_assert_double_ge((double)in_libc, shape->in_libc * (double)right);
 }
 

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "test/preload/program.h"
+
 typedef void *made_code(void *(*function)(size_t), size_t size);
 
 /* function(size), called by code in a mapping of its own, with a frame. */
@@ -24,6 +26,20 @@ static inline made_code *make_code(void)
         abort();
     memcpy(page, code, sizeof(code));
     return (made_code *)page;
+}
+
+/* For two seconds: computes and allocates, with that code and without, in the caller's own frame.
+ */
+static inline __attribute__((always_inline)) void use_made_code(made_code *made)
+{
+    uint64_t end = clock_ns(CLOCK_MONOTONIC) + 2000000000;
+    while (clock_ns(CLOCK_MONOTONIC) < end) {
+        free(made(malloc, 3000));
+        void *block = malloc(3000);
+        keep(block);
+        free(block);
+        compute();
+    }
 }
 
 #endif

@@ -21,7 +21,7 @@ static uint32_t active;
 
 static const char *const pseudo_names[PSEUDO_COUNT] = {
     [PSEUDO_OVERHEAD] = "libagent overhead", [PSEUDO_TRUNCATED] = "libagent truncated",
-    [PSEUDO_TAIL] = "[thread end]",          [PSEUDO_UNREACHED] = "[signal blocked]",
+    [PSEUDO_TAIL] = "[thread end]",          [PSEUDO_UNREACHED] = "[not sampled]",
     [PSEUDO_UNKNOWN] = "[unknown]",
 };
 

@@ -33,7 +33,7 @@ enum pseudo_frame {
     PSEUDO_OVERHEAD = 1, /* "libagent overhead": the agent's own time */
     PSEUDO_TRUNCATED,    /* "libagent truncated": what no table had room for */
     PSEUDO_TAIL,         /* "[thread end]": CPU time after a thread's last sample */
-    PSEUDO_UNREACHED,    /* "[signal blocked]": CPU time of a thread that no sample reaches */
+    PSEUDO_UNREACHED,    /* "[not sampled]": CPU time of a thread while no sample reached it */
     PSEUDO_UNKNOWN,      /* "[unknown]": the walk gave no frame at all */
     PSEUDO_COUNT
 };

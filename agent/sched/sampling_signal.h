@@ -18,7 +18,7 @@
  *  3. pthread_cancel may have put libc's handler in place of ours: it is followed by
  *     sampling_signal_renew. Ticks that come in between are ignored by libc's handler. Race that
  *     remains: a first pthread_cancel that ends its caller before it returns; the process is not
- *     sampled from then on until the next one, its CPU time is shown as `[signal blocked]`.
+ *     sampled from then on until the next one, its CPU time is shown as `[not sampled]`.
  *  4. A handler of the app's on a small alternate stack has our signal in its kernel mask
  *     (sampling_signal_action), or there would be no room for our frame. Where such a handler is
  *     left by a jump that does not restore the mask, the jump's hook unblocks the signal, after

@@ -54,19 +54,16 @@ static void expect_shape(const struct profile *profile, const struct shape *shap
             in_libc += ends_in_libc(stack) ? stack->values[value] : 0;
         }
     }
-    fprintf(stderr, "%s in %s: %.4f under the recursion, %.3f of that in libc\n", shape->leaf,
-            where, (double)right / (double)total, (double)in_libc / (double)right);
+    fprintf(stderr, "%s in %s: %lld, %.4f under the recursion, %.3f of that in libc\n",
+            shape->leaf, where, (long long)real, (double)right / (double)real,
+            (double)in_libc / (double)right);
     double overhead = (double)profile_self(profile, value, "libagent overhead") / (double)total;
     ck_assert_double_le(overhead, shape->overhead);
-    /* How late the last tick came is the machine's affair: 5 % of these 2 s where eight programs
-     * share a processor. */
-    double ends = (double)profile_self(profile, value, "[thread end]") +
-                  (double)profile_self(profile, value, "[signal blocked]");
-    double walked = (1 - overhead) * (double)total - ends;
-    /* What is left: the start of the process, and looks at the clock, which may be given what a
-     * thread used while ticks missed it, half a second where others want the processor. */
+    double walked = (1 - overhead) * (double)total;
     ck_assert_double_ge((double)real, 0.98 * walked);
-    ck_assert_double_ge((double)right, 0.60 * walked);
+    /* What is left: the start of the process, and looks at the clock, which take 5 % at most. Of
+     * 40 samples more than 8 fall there in one of 1,000 runs, of 400 fewer. */
+    ck_assert_double_ge((double)right, 0.90 * walked - 4);
     ck_assert_double_ge((double)in_libc, shape->in_libc * (double)right);
 }
 
@@ -93,8 +90,10 @@ START_TEST(test_cpu_samples)
         run_wait(&runs[i]);
         run_expect_quiet_success(&runs[i]);
         profile_load(&profile, runs[i].profiles, "cpu", runs[i].pid);
-        ck_assert_int_ge(profile_total(&profile, CPU_SAMPLES), CPU_MS / 20);
-        expect_shape(&profile, shape, CPU_NS, places[i]);
+        /* Counted, as the time of one may be what a thread used while ticks missed it; there are
+         * 44 where three others compute all the time. */
+        ck_assert_int_ge(profile_total(&profile, CPU_SAMPLES), CPU_MS / 100);
+        expect_shape(&profile, shape, CPU_SAMPLES, places[i]);
         profile_free(&profile);
         run_free(&runs[i]);
     }

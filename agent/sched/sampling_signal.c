@@ -60,7 +60,7 @@ static long kernel_sigaction(const struct kernel_action *action, struct kernel_a
 }
 
 /* The default action is the end of the process: done by the kernel, so that the exit status tells
- * the signal. It is pending until this handler returns and unblocks it. */
+ * the signal. It comes at once. */
 static void default_action(void)
 {
     static const struct kernel_action by_default;
@@ -83,12 +83,24 @@ static bool is_ours(const siginfo_t *info)
     return info->si_code == SI_TIMER && thread_slot_is_ours(info->si_value.sival_ptr);
 }
 
+/* What waits while we sample: all signals, or a handler of the app's that leaves ours by a jump
+ * would leave the thread inside the agent for good. Not those that the handler's own code would
+ * raise, as the app's handler of crashes is to see them, and not 33, by which glibc changes the
+ * user id in every thread. */
+static const uint64_t signals_that_wait =
+    ~(SIGNAL_BIT(SIGILL) | SIGNAL_BIT(SIGTRAP) | SIGNAL_BIT(SIGBUS) | SIGNAL_BIT(SIGFPE) |
+      SIGNAL_BIT(SIGSEGV) | SIGNAL_BIT(SIGSYS) | SIGNAL_BIT(33));
+
 static void on_signal(int signal, siginfo_t *info, void *context)
 {
     if (is_ours(info)) {
         sampling_handler handler = load_acquire(&sample);
-        if (handler)
-            handler(info->si_value.sival_ptr, context);
+        if (!handler)
+            return;
+        /* Step 5; the way back from the handler restores the mask. */
+        sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, &signals_that_wait, NULL,
+                  sizeof(signals_that_wait));
+        handler(info->si_value.sival_ptr, context);
         return;
     }
     uintptr_t chained = load_acquire(&previous);
@@ -110,22 +122,13 @@ static int install(void)
     return 0;
 }
 #else
-/* What waits while our handler runs: all signals, or a handler of the app's that leaves ours by a
- * jump would leave the thread inside the agent for good. Not those that the handler's own code
- * would raise, as the app's handler of crashes is to see them, and not 33, by which glibc changes
- * the user id in every thread. */
-static const uint64_t signals_that_wait =
-    ~(SIGNAL_BIT(SIGILL) | SIGNAL_BIT(SIGTRAP) | SIGNAL_BIT(SIGBUS) | SIGNAL_BIT(SIGFPE) |
-      SIGNAL_BIT(SIGSEGV) | SIGNAL_BIT(SIGSYS) | SIGNAL_BIT(33));
-
 static int install(void)
 {
     struct kernel_action old;
     const struct kernel_action action = {
         .handler = on_signal,
-        .flags = SA_SIGINFO | SA_RESTART | HAS_RESTORER,
+        .flags = SA_SIGINFO | SA_RESTART | SA_NODEFER | HAS_RESTORER,
         .restorer = sampling_signal_return,
-        .mask = signals_that_wait,
     };
     long error = kernel_sigaction(&action, &old);
     if (!error && old.handler != on_signal)

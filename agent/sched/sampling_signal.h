@@ -23,6 +23,11 @@
  *     (sampling_signal_action), or there would be no room for our frame. Where such a handler is
  *     left by a jump that does not restore the mask, the jump's hook unblocks the signal, after
  *     what of ours is pending was taken away (sampling_signal_unblock). After a stop it does not.
+ *  5. A tick may come together with a signal that ends a wait of the app's (sigsuspend, ppoll), and
+ *     the kernel gives the tick first. The app's handler must still run before that wait returns:
+ *     so ours is entered with no signal masked, which lets the kernel put the app's handler on top
+ *     at ours' first instruction, and masks them then, before anything is held. An app's handler
+ *     that jumps leaves nothing of ours behind. (ThreadSanitizer has its own way.)
  *
  * Owns: the signal. Context: handler SIG; sampling_signal_action THR and SIG; renew THR; start
  * INIT. Locks: none. */

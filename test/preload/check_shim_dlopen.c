@@ -77,8 +77,9 @@ START_TEST(test_run_path_of_who_loaded_the_caller)
 END_TEST
 
 /* Work in phases of 1 to 22 ms, sampled each 4: an object's share errs at the ends of its 200
- * phases by a tick at most, 200 * 4 ms / sqrt(12) / sqrt(200) = 16 ms of about 2.2 s; the bound is
- * 10 of these. Nothing may fall to the wrong one: that would be half of it. */
+ * phases by a tick at most, 200 * 4 ms / sqrt(12) / sqrt(200) = 16 ms of about 2.2 s. On a busy
+ * machine ticks miss the thread for some 0.2 s now and then, which is 0.23 s seen at five programs a
+ * processor. Nothing may fall to the wrong one: that would be half of it. */
 START_TEST(test_closed_objects_keep_their_names)
 {
     struct run run;
@@ -92,7 +93,7 @@ START_TEST(test_closed_objects_keep_their_names)
         double truth = (double)run_number(&run, functions[i]);
         double seen = (double)profile_under(&profile, CPU_NS, functions[i]);
         fprintf(stderr, "%s: %.3f of the truth\n", functions[i], seen / truth);
-        ck_assert_double_le(fabs(seen - truth), 0.16e9);
+        ck_assert_double_le(fabs(seen - truth), 0.4e9);
     }
     profile_free(&profile);
     run_free(&run);

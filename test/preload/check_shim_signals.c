@@ -38,7 +38,9 @@ START_TEST(test_cpu_is_sampled_all_the_while)
     run_case(&run, "reset-all", true);
     run_expect_success(&run);
     profile_load(&profile, run.profiles, "cpu", run.pid);
-    ck_assert_double_ge((double)profile_under(&profile, CPU_NS, "reset_all"), 0.2e9);
+    /* 0.05 s, 0.4 s after the first reset and as much after the second; on a busy machine ticks may
+     * miss the thread for 0.3 s of it. */
+    ck_assert_double_ge((double)profile_under(&profile, CPU_NS, "reset_all"), 0.5e9);
     ck_assert_double_ge((double)profile_total(&profile, CPU_NS), 0.9e9 * run.cpu_seconds);
     profile_free(&profile);
     run_free(&run);

@@ -160,7 +160,7 @@ static void *reset_all_in(void *data)
         else
             signal(i, SIG_DFL);
     }
-    spin(100000000);
+    spin(400000000);
     return NULL;
 }
 

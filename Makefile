@@ -1,5 +1,5 @@
 # Targets: all (libagent.so), deps, demo, test, check, check-preload, storm, coverage, lint,
-# bench, bench-deps, bench-unwind, map, install, clean. Variables: CC=gcc|clang,
+# bench, bench-deps, map, install, clean. Variables: CC=gcc|clang,
 # SAN=address,undefined|thread (suites only), SUITES="check_x ..." or WHAT="pair1 ..." (run only
 # these suites, or parts of bench), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR.
 #
@@ -68,7 +68,7 @@ ifndef V
 endif
 say = printf '  %-5s %s\n' $(1) $@
 
-.PHONY: all deps demo test check check-preload storm coverage lint bench bench-deps bench-unwind map \
+.PHONY: all deps demo test check check-preload storm coverage lint bench bench-deps map \
     install clean objects
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -228,7 +228,7 @@ BENCH_PROGRAMS := $(addprefix $(BENCH)/,bench_calls bench_memory bench_samples b
 
 # Everything that is compiled, for lint.
 objects: $(PRODUCT)/libagent.so $(SUITE_PROGRAMS) $(PRELOAD_SUITES) $(PROGRAMS) \
-    $(BENCH_PROGRAMS) $(BENCH)/bench_unwind $(BENCH)/floor_shim.so
+    $(BENCH_PROGRAMS) $(BENCH)/bench_unwind $(BENCH)/floor_shim.so $(BENCH)/in_place.so
 
 # ---- Everything else is a script ---------------------------------------------------------------
 
@@ -242,7 +242,7 @@ demo: deps
 	$(MAKE) all
 	sh test/demo.sh
 
-bench: all $(BENCH_PROGRAMS) $(BENCH)/floor_shim.so
+bench: all $(BENCH_PROGRAMS) $(BENCH)/bench_unwind $(BENCH)/floor_shim.so $(BENCH)/in_place.so
 	PYTHONDONTWRITEBYTECODE=1 python3 test/bench/run.py $(BENCH) libagent.so $(WHAT)
 
 bench-deps:
@@ -260,13 +260,16 @@ $(BENCH)/%: test/bench/%.cc Makefile
 	$(call build_program,$(CXX))
 
 # The unwinder beside libunwind, in one process; the agent's objects are the product's.
-bench-unwind: $(BENCH)/bench_unwind
-	$<
+UNWIND_PARTS := $(patsubst %.c,$(PRODUCT)/%.o,$(filter-out shim/%,$(SOURCES))) $(TEST)/helpers.a \
+    $(THIRD_PARTY) Makefile
 
-$(BENCH)/bench_unwind: test/bench/bench_unwind.c $(patsubst %.c,$(PRODUCT)/%.o,$(SOURCES)) \
-    $(TEST)/helpers.a $(THIRD_PARTY) Makefile
+$(BENCH)/bench_unwind: test/bench/bench_unwind.c $(UNWIND_PARTS)
 	mkdir -p $(@D); $(call say,LINK)
 	$(CC) $(COMMON) -o $@ $(filter %.c %.o %.a,$^) $(CHECK_LIBS)
+
+$(BENCH)/in_place.so: test/bench/in_place.c $(UNWIND_PARTS)
+	mkdir -p $(@D); $(call say,LINK)
+	$(CC) $(COMMON) -fPIC -shared -o $@ $(filter %.c %.o %.a,$^) $(CHECK_LIBS)
 
 # Each line alone, so that the first thing that fails is the last thing read.
 test: deps

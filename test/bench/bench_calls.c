@@ -1,12 +1,14 @@
 /* bench_calls.c: the cost of one call, measured from the app's side. `bench_calls WHAT` prints
  * nanoseconds a call: pair1, pair2 (malloc and free at once, 1 and 2 threads), ring1k, ring100k
  * (the same with so many blocks live), thread (created and joined), exec (/bin/true, until it has
- * ended). Each runs about a quarter of a second, however slow a call is.
+ * ended), dlopen (of libm, and dlclose). Each runs about a quarter of a second, however slow a call
+ * is.
  *
  * The first four are CPU time of the process, so that what else the machine does stays out of them
- * and a thread of a profiler's does not; thread and exec are time on the wall.
+ * and a thread of a profiler's does not; the others are time on the wall.
  *
  * BENCH_PRELOAD is the preload for the children of exec: heaptrack takes LD_PRELOAD away. */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <spawn.h>
 #include <stdint.h>
@@ -18,7 +20,7 @@
 
 extern char **environ;
 
-enum { BLOCK = 10000, RING_MAX = 100000, THREADS = 10, EXECS = 1 };
+enum { BLOCK = 10000, RING_MAX = 100000, THREADS = 10, EXECS = 1, LOADS = 10 };
 
 /* Sizes 16 to 512 B, the same ones in each run. */
 static size_t sizes[1024];
@@ -138,6 +140,15 @@ static void exec_block(void)
     }
 }
 
+static void load_block(void)
+{
+    for (int i = 0; i < LOADS; i++) {
+        void *handle = dlopen("libm.so.6", RTLD_NOW | RTLD_LOCAL);
+        if (!handle || dlclose(handle) != 0)
+            exit(1);
+    }
+}
+
 static int compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -179,6 +190,8 @@ int main(int argc, char **argv)
         ns = bench_wall(thread_block, THREADS);
     else if (strcmp(what, "exec") == 0)
         ns = bench_wall(exec_block, EXECS);
+    else if (strcmp(what, "dlopen") == 0)
+        ns = bench_wall(load_block, LOADS);
     else
         return 2;
     printf("%.3f\n", ns);

@@ -1,10 +1,11 @@
-/* What a walk costs, beside libunwind's unw_backtrace: nanoseconds a frame at depth 50 and 200
- * with warm caches, a miss of the rule cache, the first walk of the process, and the start.
- * Links the agent's objects and libunwind:
+/* bench_unwind.c: what a walk costs, beside libunwind's unw_backtrace. Prints, a line each,
+ * "WHAT ours theirs": warm10, warm50, warm200 (nanoseconds a frame at that depth, all caches warm),
+ * first (the first walk of the process, depth 50), and of ours alone miss (nanoseconds that a frame
+ * takes more whose rule is not in the cache), start (microseconds). With the argument `touched`
+ * only a first walk of ours, when what it reads and writes is in memory, and memory (KiB that have
+ * become the process's own since the start). Links the agent's objects and libunwind.
  *
- *     make bench-unwind
- *
- * Each figure is the median of rounds that alternate between the two unwinders. */
+ * Each figure is the median of rounds that alternate between the two. */
 #include <link.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include <libunwind.h>
 
 #include "agent/unwind/modules.h"
+#include "agent/unwind/rule_cache.h"
 #include "agent/unwind/unwind.h"
 
 enum { MAX = 256, ROUNDS = 31, REPEAT = 200 };
@@ -73,8 +75,7 @@ static void compare_warm(int depth)
         ours[i] = timed(walk_ours, REPEAT);
         theirs[i] = timed(walk_theirs, REPEAT);
     }
-    double a = median(ours), b = median(theirs);
-    printf("warm, depth %d: %.1f ns a frame, libunwind %.1f, ratio %.2f\n", depth, a, b, a / b);
+    printf("warm%d %.2f %.2f\n", depth, median(ours), median(theirs));
 }
 
 static void compare_misses(int unused)
@@ -86,15 +87,45 @@ static void compare_misses(int unused)
         missed[i] = timed(walk_ours, 1);
         found[i] = timed(walk_ours, REPEAT);
     }
-    printf("miss: %.0f ns a frame more than found\n", median(missed) - median(found));
+    printf("miss %.1f\n", median(missed) - median(found));
 }
 
-static void first_walk(int depth)
+static void first_walk(int unused)
 {
+    (void)unused;
     double ours = timed(walk_ours, 1);
-    double theirs = timed(walk_theirs, 1);
-    printf("first walk, depth %d: %.0f ns a frame, libunwind %.0f, ratio %.2f\n", depth, ours,
-           theirs, ours / theirs);
+    printf("first %.1f %.1f\n", ours, timed(walk_theirs, 1));
+}
+
+/* As first_walk, after what the walk reads and writes came to memory. */
+static void first_walk_touched(int unused)
+{
+    (void)unused;
+    uint64_t sum = 0;
+    rule_cache_prefault();
+    for (uint32_t i = 0; i < modules_list->count; i++) {
+        const struct object *object = modules_list->modules[i].object;
+        const struct object_table *tables[] = {&object->eh_frame_hdr, &object->eh_frame};
+        for (int k = 0; k < 2; k++)
+            for (size_t at = 0; at < tables[k]->size; at += 4096)
+                sum += tables[k]->data[at];
+    }
+    __asm__ volatile("" : : "r"(sum));
+    printf("touched %.1f\n", timed(walk_ours, 1));
+}
+
+/* Of the whole process, private and written to. */
+static long dirty_kib(void)
+{
+    char line[128];
+    long kib = -1;
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    while (file && fgets(line, sizeof(line), file))
+        if (sscanf(line, "Private_Dirty: %ld", &kib) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return kib;
 }
 
 /* 16 functions, so that the frames are not all one rule. */
@@ -136,23 +167,27 @@ static void run(void (*function)(int), int depth)
     recurse_0(depth - 7);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     pthread_attr_t attributes;
     void *low;
     size_t size;
+    bool touched = argc == 2 && strcmp(argv[1], "touched") == 0;
+    long before_kib = dirty_kib();
     uint64_t before = now();
-    if (modules_start(dl_iterate_phdr))
+    if (modules_start(dl_iterate_phdr) || unwind_start())
         return 1;
-    uint64_t modules = now();
-    if (unwind_start())
-        return 1;
-    printf("start: modules %.1f us, rule cache %.1f us\n", (double)(modules - before) / 1000,
-           (double)(now() - modules) / 1000);
+    double start = (double)(now() - before) / 1000;
     pthread_getattr_np(pthread_self(), &attributes);
     pthread_attr_getstack(&attributes, &low, &size);
     home.high = (uintptr_t)low + size;
     home.low = (uintptr_t)__builtin_frame_address(0) & ~4095ul;
+    if (touched) {
+        run(first_walk_touched, 50);
+        printf("memory %ld\n", dirty_kib() - before_kib);
+        return 0;
+    }
+    printf("start %.1f\n", start);
     run(first_walk, 50);
     run(compare_warm, 10);
     run(compare_warm, 50);

@@ -23,6 +23,8 @@ CALLS = {
     "exec": ("exec of /bin/true, until it has ended", "ms", 1e6,
              {"libagent": Limit("difference", 0.5, "none"),
               "libagent, not selected": Limit("difference", 0.1, "none")}),
+    "dlopen": ("dlopen and dlclose of libm", "us", 1e3,
+               {"libagent": Limit("difference", 60, "none")}),
 }
 
 

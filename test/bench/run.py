@@ -16,6 +16,7 @@ import calls
 import programs
 import resident
 import samples
+import unwinding
 from configurations import PROFILES, all_configurations
 from table import Report
 
@@ -27,6 +28,7 @@ TOPICS["sqlite"] = programs.bench_sqlite
 TOPICS["python"] = programs.bench_python
 TOPICS["samples"] = samples.bench_samples
 TOPICS["memory"] = resident.bench_memory
+TOPICS["unwind"] = unwinding.bench_unwinding
 
 
 def main():

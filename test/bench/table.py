@@ -13,8 +13,8 @@ NAME, RATIO, DIFFERENCE = 24, 15, 9
 
 
 class Limit:
-    """At most `most` against the configuration `against`: kind "ratio", or "difference" in the
-    table's unit."""
+    """At most `most`: kind "ratio" or "difference" to the configuration `against`, or "value"; the
+    last two in the table's unit."""
 
     def __init__(self, kind, most, against):
         self.kind, self.most, self.against = kind, most, against
@@ -22,7 +22,8 @@ class Limit:
     def text(self, unit):
         if self.kind == "ratio":
             return f"at most {self.most:g} x {self.against}"
-        return f"at most {self.most:g} {unit} more than {self.against}"
+        more = f" more than {self.against}" if self.kind == "difference" else ""
+        return f"at most {self.most:g} {unit}{more}"
 
 
 def in_order(items, turn):
@@ -40,6 +41,8 @@ def alternate(configurations, rounds, measure):
 
 
 def paired(figures, name, against, kind):
+    if kind == "value":
+        return figures[name]
     pairs = zip(figures[name], figures[against])
     return [a / b if kind == "ratio" else a - b for a, b in pairs]
 
@@ -62,6 +65,7 @@ class Verdict:
         self.sure = abs(median - limit.most) > 2 * standard_error(values)
         self.text = ("good" if self.good else f"OVER {over:.1f} %") + ("" if self.sure else " ?")
         shown = f"{median:.3f} x" if limit.kind == "ratio" else f"{median:+.2f} {unit}"
+        shown = shown.lstrip("+") if limit.kind == "value" else shown
         self.line = f"{shown} ({limit.text(unit)})"
 
 

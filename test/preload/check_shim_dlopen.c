@@ -78,8 +78,8 @@ END_TEST
 
 /* Work in phases of 1 to 22 ms, sampled each 4: an object's share errs at the ends of its 200
  * phases by a tick at most, 200 * 4 ms / sqrt(12) / sqrt(200) = 16 ms of about 2.2 s. On a busy
- * machine ticks miss the thread for some 0.2 s now and then, which is 0.23 s seen at five programs a
- * processor. Nothing may fall to the wrong one: that would be half of it. */
+ * machine ticks miss the thread for some 0.2 s now and then, which is 0.23 s seen at five programs
+ * a processor. Nothing may fall to the wrong one: that would be half of it. */
 START_TEST(test_closed_objects_keep_their_names)
 {
     struct run run;

@@ -1,9 +1,10 @@
 /* bench_unwind.c: what a walk costs, beside libunwind's unw_backtrace. Prints, a line each,
  * "WHAT ours theirs": warm10, warm50, warm200 (nanoseconds a frame at that depth, all caches warm),
- * first (the first walk of the process, depth 50), and of ours alone miss (nanoseconds that a frame
- * takes more whose rule is not in the cache), start (microseconds). With the argument `touched`
- * only a first walk of ours, when what it reads and writes is in memory, and memory (KiB that have
- * become the process's own since the start). Links the agent's objects and libunwind.
+ * first (the first walk of the process, depth 50), thread (that of a thread, and the second one),
+ * and of ours alone miss (nanoseconds that a frame takes more whose rule is not in the cache),
+ * start (microseconds). With the argument `touched` only a first walk of ours, when what it reads
+ * and writes is in memory, and memory (KiB that have become the process's own since the start).
+ * Links the agent's objects and libunwind.
  *
  * Each figure is the median of rounds that alternate between the two. */
 #include <link.h>
@@ -128,6 +129,15 @@ static long dirty_kib(void)
     return kib;
 }
 
+static double first_in_thread, later_in_thread;
+
+static void walk_in_thread(int unused)
+{
+    (void)unused;
+    first_in_thread = timed(walk_ours, 1);
+    later_in_thread = timed(walk_ours, 1);
+}
+
 /* 16 functions, so that the frames are not all one rule. */
 static void (*at_bottom)(int depth);
 static int whole_depth;
@@ -167,6 +177,34 @@ static void run(void (*function)(int), int depth)
     recurse_0(depth - 7);
 }
 
+static void *in_thread(void *end_of_stack)
+{
+    home.low = home.high = *(const uintptr_t *)end_of_stack;
+    run(walk_in_thread, 50);
+    return NULL;
+}
+
+/* The first walk of a thread, and the one after it. */
+static void compare_threads(void)
+{
+    enum { STACK = 1 << 20 };
+    double first[ROUNDS], later[ROUNDS];
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    for (int i = 0; i < ROUNDS; i++) {
+        pthread_t thread;
+        void *stack = aligned_alloc(4096, STACK);
+        uintptr_t end = (uintptr_t)stack + STACK;
+        if (!stack || pthread_attr_setstack(&attributes, stack, STACK) ||
+            pthread_create(&thread, &attributes, in_thread, &end) || pthread_join(thread, NULL))
+            exit(1);
+        free(stack);
+        first[i] = first_in_thread;
+        later[i] = later_in_thread;
+    }
+    printf("thread %.1f %.1f\n", median(first), median(later));
+}
+
 int main(int argc, char **argv)
 {
     pthread_attr_t attributes;
@@ -193,5 +231,6 @@ int main(int argc, char **argv)
     run(compare_warm, 50);
     run(compare_warm, 200);
     run(compare_misses, 50);
+    compare_threads();
     return 0;
 }

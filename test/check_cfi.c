@@ -301,11 +301,51 @@ START_TEST(malformed_programs_fail_soon)
     ck_assert_int_eq(cfi_row_at(&object, CODE_VADDR, &row), -EINVAL);
     /* A long one that is right. */
     fde = begin_usual();
-    for (int i = 0; i < 100000; i++)
+    for (int i = 0; i < 20000; i++)
         PUT_BYTES(0x0a, 0x0e, 24, 0x0b);
     PUT_BYTES(0x0e, 16);
     end_tables(fde);
     check_cfa(0, 7, 16);
+}
+END_TEST
+
+/* Found by fuzzing: the factors of a table overflow (seen by UndefinedBehaviorSanitizer), and
+ * what is read by one step is as long as the table. */
+START_TEST(numbers_too_large_are_refused)
+{
+    struct cfi_row row;
+    /* 2^63, of which there is no negative; 2^62, times the data alignment; the same with sign. */
+    size_t fde = begin_usual();
+    PUT_BYTES(0x2f, 6, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1);
+    PUT_BYTES(0x86, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0xc0, 0);
+    PUT_BYTES(0x11, 6, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40);
+    end_tables(fde);
+    ck_assert_int_eq(cfi_row_at(&object, CODE_VADDR, &row), 0);
+    ck_assert_int_eq(row.value[6], 0); /* modulo 2^64 */
+    /* Padded numbers are right, endless ones are not. */
+    for (int padding = 4; padding <= 4000; padding *= 10) {
+        fde = begin_usual();
+        PUT_BYTES(0x0e, 0x90);
+        for (int i = 0; i < padding; i++)
+            PUT_BYTES(0x80);
+        PUT_BYTES(0);
+        end_tables(fde);
+        ck_assert_int_eq(cfi_row_at(&object, CODE_VADDR, &row), padding == 4 ? 0 : -EINVAL);
+    }
+    char augmentation[64] = "zR";
+    memset(augmentation + 2, 'S', sizeof(augmentation) - 3);
+    end_tables(begin_tables(augmentation, (const uint8_t[]){0x1b}, 1, 0x1b));
+    ck_assert_int_eq(cfi_row_at(&object, CODE_VADDR, &row), -EINVAL);
+    augmentation[15] = 0;
+    end_tables(begin_tables(augmentation, (const uint8_t[]){0x1b}, 1, 0x1b));
+    ck_assert_int_eq(cfi_row_at(&object, CODE_VADDR, &row), 0);
+    ck_assert(row.bare);
+    fde = begin_usual();
+    for (int i = 0; i < 100; i++)
+        PUT_BYTES(0);
+    end_tables(fde);
+    ck_assert_int_eq(cfi_row_at(&object, CODE_VADDR, &row), 0);
+    ck_assert(!row.bare); /* more than what fills an entry up */
 }
 END_TEST
 
@@ -406,6 +446,7 @@ Suite *suite(void)
     tcase_add_test(t, augmentations_and_encodings);
     tcase_add_test(t, the_right_fde_among_many);
     tcase_add_test(t, malformed_programs_fail_soon);
+    tcase_add_test(t, numbers_too_large_are_refused);
     tcase_add_test(t, tables_cut_anywhere);
     tcase_add_test(t, random_changes_of_real_tables);
     suite_add_tcase(s, t);

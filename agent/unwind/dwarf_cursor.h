@@ -79,10 +79,14 @@ DWARF_READER(dwarf_u32, uint32_t)
 DWARF_READER(dwarf_u64, uint64_t)
 #undef DWARF_READER
 
+/* Ten bytes hold 64 bits; assemblers may pad. Longer ones would make the time of reading depend on
+ * more than the number of values. */
+enum { LEB_BITS_MAX = 7 * 16 };
+
 static inline uint64_t dwarf_uleb(struct dwarf_cursor *c)
 {
     uint64_t value = 0;
-    for (unsigned shift = 0; c->at < c->end; shift += 7) {
+    for (unsigned shift = 0; c->at < c->end && shift < LEB_BITS_MAX; shift += 7) {
         uint8_t byte = *c->at++;
         if (likely(shift < 64))
             value |= (uint64_t)(byte & 0x7f) << shift;
@@ -96,7 +100,7 @@ static inline uint64_t dwarf_uleb(struct dwarf_cursor *c)
 static inline int64_t dwarf_sleb(struct dwarf_cursor *c)
 {
     uint64_t value = 0;
-    for (unsigned shift = 0; c->at < c->end;) {
+    for (unsigned shift = 0; c->at < c->end && shift < LEB_BITS_MAX;) {
         uint8_t byte = *c->at++;
         if (likely(shift < 64))
             value |= (uint64_t)(byte & 0x7f) << shift;

@@ -84,7 +84,8 @@ void elf_read_image(const struct dl_phdr_info *info, struct elf_image *image)
         const ElfW(Phdr) *h = &image->headers[i];
         if (h->p_type == PT_NOTE && !image->build_id) {
             find_build_id(image, h);
-        } else if (h->p_type == PT_DYNAMIC && find_load(image, h->p_vaddr, h->p_filesz)) {
+        } else if (h->p_type == PT_DYNAMIC && find_load(image, h->p_vaddr, h->p_filesz) &&
+                   (image->bias + h->p_vaddr) % sizeof(uintptr_t) == 0) {
             image->dynamic = (const ElfW(Dyn) *)in_memory(image, h->p_vaddr);
             image->dynamic_count = h->p_filesz / sizeof(ElfW(Dyn));
         }
@@ -133,7 +134,8 @@ void elf_each_needed(const struct elf_image *image, void (*each)(const char *nam
     /* glibc relocates this pointer in place, but not in images that it cannot write. */
     if (strings >= image->bias)
         strings -= image->bias;
-    if (!size || !find_load(image, strings, size))
+    /* Where the last one has its end all have. */
+    if (!size || !find_load(image, strings, size) || in_memory(image, strings)[size - 1])
         return;
     for (size_t i = 0; i < image->dynamic_count && image->dynamic[i].d_tag != DT_NULL; i++) {
         uint64_t at = image->dynamic[i].d_un.d_val;

@@ -1,4 +1,4 @@
-# Targets: all (libagent.so), deps, demo, test, check, check-preload, storm, coverage, lint,
+# Targets: all (libagent.so), deps, demo, test, check, check-preload, storm, fuzz, coverage, lint,
 # bench, bench-deps, map, install, clean. Variables: CC=gcc|clang,
 # SAN=address,undefined|thread (suites only), SUITES="check_x ..." or WHAT="pair1 ..." (run only
 # these suites, or parts of bench), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR.
@@ -172,6 +172,21 @@ $(TEST)/test/%.o: test/%.c Makefile | $(GEN)/profile.pb-c.h
 	mkdir -p $(@D); $(call say,CC)
 	$(CC) $(COMMON) -DLIBAGENT_TEST $(SANITIZE) -c -o $@ $<
 
+# Fuzzing by clang's libFuzzer: test/fuzz/fuzz_NAME.c, in a build of its own.
+.PHONY: fuzz fuzz-run
+FUZZ_SECONDS := 300
+FUZZ_TARGETS := $(patsubst test/fuzz/%.c,$(TEST)/%,$(wildcard test/fuzz/fuzz_*.c))
+
+fuzz:
+	$(MAKE) CC=clang SAN=fuzzer-no-link,address,undefined fuzz-run
+
+fuzz-run: $(FUZZ_TARGETS)
+	sh test/fuzz/run_fuzz.sh $(FUZZ_SECONDS) $^
+
+$(TEST)/fuzz_%: $(TEST)/test/fuzz/fuzz_%.o $(TEST)/helpers.a $(TEST)/agent.a
+	$(call say,LINK)
+	$(CC) $(SANITIZE) -fsanitize=fuzzer -o $@ $(LINKED) $(CHECK_LIBS)
+
 $(TEST)/profile.pb-c.o: $(GEN)/profile.pb-c.c Makefile
 	mkdir -p $(@D); $(call say,CC)
 	$(CC) $(COMMON) $(SANITIZE) -c -o $@ $<
@@ -228,6 +243,7 @@ BENCH_PROGRAMS := $(addprefix $(BENCH)/,bench_calls bench_memory bench_samples b
 
 # Everything that is compiled, for lint.
 objects: $(PRODUCT)/libagent.so $(SUITE_PROGRAMS) $(PRELOAD_SUITES) $(PROGRAMS) \
+    $(patsubst $(TEST)/%,$(TEST)/test/fuzz/%.o,$(FUZZ_TARGETS)) \
     $(BENCH_PROGRAMS) $(BENCH)/bench_unwind $(BENCH)/floor_shim.so $(BENCH)/in_place.so
 
 # ---- Everything else is a script ---------------------------------------------------------------

@@ -1,5 +1,5 @@
-# Targets: all (libagent.so), deps, demo, test, check, check-preload, storm, fuzz, coverage, lint,
-# bench, bench-deps, map, install, clean. Variables: CC=gcc|clang,
+# Targets: all (libagent.so), deps, demo, test, check, check-preload, storm, storm-unwind, fuzz,
+# coverage, lint, bench, bench-deps, map, install, clean. Variables: CC=gcc|clang,
 # SAN=address,undefined|thread (suites only), SUITES="check_x ..." or WHAT="pair1 ..." (run only
 # these suites, or parts of bench), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR.
 #
@@ -132,9 +132,11 @@ SUITE_SOURCES := $(filter-out test/check_main.c,$(wildcard test/check_*.c))
 # What several suites use; also those of test/preload, which read profiles and run programs.
 HELPER_SOURCES := $(filter-out $(SUITE_SOURCES) test/preload/check_% test/preload/prog_%, \
     $(wildcard test/*.c test/preload/*.c))
-# A sanitizer calls dlsym before it is set up: its programs cannot have the hooks in them.
+# A sanitizer calls dlsym before it is set up: its programs cannot have the hooks in them. That of
+# threads keeps signals back until a thread is at a place that it knows: no instant is sampled then.
 SUITE_PROGRAMS := $(patsubst test/%.c,$(TEST)/%, \
-    $(filter-out $(if $(SAN),test/check_shim_%),$(SUITE_SOURCES)))
+    $(filter-out $(if $(SAN),test/check_shim_%) $(if $(findstring thread,$(SAN)),test/check_unwind_storm.c), \
+    $(SUITE_SOURCES)))
 HELPER_OBJECTS := $(patsubst %.c,$(TEST)/%.o,$(HELPER_SOURCES)) $(TEST)/profile.pb-c.o
 RUN_SUITES := SAN='$(or $(SAN),$(if $(COVERAGE),coverage))' sh test/run_suites.sh
 
@@ -171,6 +173,29 @@ $(TEST)/%.a:
 $(TEST)/test/%.o: test/%.c Makefile | $(GEN)/profile.pb-c.h
 	mkdir -p $(@D); $(call say,CC)
 	$(CC) $(COMMON) -DLIBAGENT_TEST $(SANITIZE) -c -o $@ $<
+
+# check_unwind_storm: 50 objects, of which four stand at one address and differ in their frames; the
+# others are copies of a fifth. For longer, and with what it measures on the screen: storm-unwind.
+STORM_ROOMS   := 24 280 552 1096 88
+STORM_OBJECTS := $(patsubst %,$(TEST)/storm_frames%.so,0 1 2 3 4) $(TEST)/storm_throws.so
+.PHONY: storm-unwind
+UNWIND_STORM_SECONDS := 600
+
+storm-unwind: $(TEST)/check_unwind_storm
+	UNWIND_STORM_SECONDS=$(UNWIND_STORM_SECONDS) $<
+
+# Exceptions by libgcc, as in any program: libunwind, which the reference is in, would take them over.
+$(TEST)/check_unwind_storm: CHECK_LIBS := -Wl,--no-as-needed -lgcc_s $(CHECK_LIBS)
+$(TEST)/check_unwind_storm: | $(STORM_OBJECTS)
+
+$(TEST)/storm_frames%.so: test/storm/storm_frames.c Makefile
+	mkdir -p $(@D); $(call say,LINK)
+	$(CC) $(COMMON) -DROOM=$(word $(shell expr $* + 1),$(STORM_ROOMS)) -fPIC -shared \
+	    $(if $(filter 4,$*),,-Wl$(comma)-Ttext-segment=0x7a0000000000) -o $@ $<
+
+$(TEST)/storm_throws.so: test/storm/storm_throws.cc Makefile
+	mkdir -p $(@D); $(call say,LINK)
+	$(CXX) -O2 -g -D_GNU_SOURCE -I. $(PROGRAM_WARNINGS) -fPIC -shared -o $@ $<
 
 # Fuzzing by clang's libFuzzer: test/fuzz/fuzz_NAME.c, in a build of its own.
 .PHONY: fuzz fuzz-run

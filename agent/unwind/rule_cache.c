@@ -14,6 +14,9 @@ enum { CACHE_BYTES = RULE_SETS * RULE_WAYS * 8 };
 
 uint64_t (*rule_cache)[RULE_WAYS];
 bool rule_cache_in_memory;
+#ifdef LIBAGENT_TEST
+void (*rule_watch)(uint32_t publication, uintptr_t pc, uint64_t rule);
+#endif
 
 int rule_cache_start(void)
 {

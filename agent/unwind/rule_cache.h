@@ -104,8 +104,7 @@ static inline uint64_t rule_word_(uint32_t publication, uint64_t key)
     return low << RULE_TAG_BITS | tag;
 }
 
-/* RULE_NONE when there is none. `pc` is below 2^47. What is below a rule's bits is undefined. */
-static inline uint64_t rule_lookup(uint32_t publication, uintptr_t pc)
+static inline uint64_t rule_find_(uint32_t publication, uintptr_t pc)
 {
     uint64_t key = rule_key_(publication, pc);
     uint64_t wanted = rule_word_(publication, key);
@@ -115,6 +114,22 @@ static inline uint64_t rule_lookup(uint32_t publication, uintptr_t pc)
         return word;
     word = load_relaxed(&set[1]);
     return (word ^ wanted) << RULE_BITS == 0 ? word : rule_make(RULE_NONE, 0, 0);
+}
+
+#ifdef LIBAGENT_TEST
+/* Sees every rule that is found, in the walker's context. Set it before threads start. */
+extern void (*rule_watch)(uint32_t publication, uintptr_t pc, uint64_t rule);
+#endif
+
+/* RULE_NONE when there is none. `pc` is below 2^47. What is below a rule's bits is undefined. */
+static inline uint64_t rule_lookup(uint32_t publication, uintptr_t pc)
+{
+    uint64_t rule = rule_find_(publication, pc);
+#ifdef LIBAGENT_TEST
+    if (rule_watch && rule_kind(rule) != RULE_NONE)
+        rule_watch(publication, pc, rule);
+#endif
+    return rule;
 }
 
 void rule_store(uint32_t publication, uintptr_t pc, uint64_t rule);

@@ -1,0 +1,314 @@
+/* Stacks that lead in circles, nowhere, or away under the walk: what it may take is counted, as
+ * time would depend on the machine, and where it must end is known. */
+#include "test/check.h"
+
+#include <alloca.h>
+#include <link.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "agent/base/sys.h"
+#include "agent/unwind/modules.h"
+#include "agent/unwind/rule_cache.h"
+#include "agent/unwind/unwind.h"
+#include "test/unwind_reference.h"
+
+enum { PAGE = 4096, MAX = 512, WORDS = 1024 };
+
+/* Of the stack, in one walk (agent/unwind/stack_reader.c). */
+enum { STACK_PROBES = 4096 };
+
+static uintptr_t words[WORDS] __attribute__((aligned(4096)));
+static uint64_t pcs[MAX];
+static uint32_t flags, probes;
+/* A return address into code whose frames hang on the frame pointer. */
+static uintptr_t code;
+
+static __attribute__((noinline)) void walk_with_frame_pointer(size_t size)
+{
+    struct frames frames;
+    volatile char *room = alloca(size);
+    room[0] = 1;
+    walk_here(&frames);
+    code = (uintptr_t)frames.pcs[0] + 1;
+    room[size - 1] = 1;
+}
+
+static bool count_probe(long number, const long args[6], long *result)
+{
+    (void)args, (void)result;
+    probes += number == SYS_rt_sigprocmask;
+    return false;
+}
+
+static void start(void)
+{
+    ck_assert_int_eq(modules_start(dl_iterate_phdr), 0);
+    ck_assert_int_eq(unwind_start(), 0);
+    test_home_set();
+    walk_with_frame_pointer(100);
+    ck_assert_int_eq(rule_kind(rule_lookup(modules_list->publication, code - 1)), RULE_FP);
+    sys_override = count_probe;
+}
+
+/* From a call in that code. */
+static uint32_t walk(uintptr_t sp, uintptr_t fp)
+{
+    struct unwind_regs regs = {.r = {0}};
+    struct unwind_stack home = test_home;
+    uint32_t generation;
+    regs.r[UNWIND_PC] = code;
+    regs.r[UNWIND_SP] = sp;
+    regs.r[UNWIND_FP] = fp;
+    probes = 0;
+    return unwind_walk(&regs, false, &home, pcs, MAX, &flags, &generation);
+}
+
+static void frame_record(size_t at, size_t caller)
+{
+    words[at] = (uintptr_t)&words[caller];
+    words[at + 1] = code;
+}
+
+START_TEST(frame_pointers_in_a_circle)
+{
+    start();
+    /* To itself: the caller would have the same stack pointer. */
+    frame_record(2, 2);
+    ck_assert_uint_eq(walk((uintptr_t)&words[0], (uintptr_t)&words[2]), 2);
+    ck_assert_uint_eq(flags, 0);
+    /* Up twice, then back. */
+    frame_record(2, 6);
+    frame_record(6, 10);
+    frame_record(10, 2);
+    ck_assert_uint_eq(walk((uintptr_t)&words[0], (uintptr_t)&words[2]), 4);
+    ck_assert_uint_eq(flags, 0);
+    ck_assert_uint_le(probes, 1);
+}
+END_TEST
+
+/* Every word leads one word up: the longest walk that a stack of that size may have. */
+START_TEST(a_chain_through_all_of_a_stack)
+{
+    start();
+    for (size_t i = 0; i + 2 < WORDS; i++)
+        words[i] = i % 2 ? code : (uintptr_t)&words[i + 2];
+    words[WORDS - 1] = 1; /* 0 would be an end */
+    ck_assert_uint_eq(walk((uintptr_t)&words[0], (uintptr_t)&words[2]), (WORDS - 2) / 2);
+    ck_assert_uint_eq(flags, 0);
+    ck_assert_uint_le(probes, 4);
+    /* Twice as long as there is room. */
+    static uintptr_t more[4 * MAX];
+    for (size_t i = 0; i + 2 < 4 * MAX; i++)
+        more[i] = i % 2 ? code : (uintptr_t)&more[i + 2];
+    ck_assert_uint_eq(walk((uintptr_t)&more[0], (uintptr_t)&more[2]), MAX);
+    ck_assert_uint_eq(flags, UNWIND_CUT);
+}
+END_TEST
+
+/* Frames of 200 KiB, each page of which is asked for, through 64 MiB. */
+START_TEST(probes_are_bounded)
+{
+    enum { STEP = 200 << 10, SIZE = 64 << 20, COUNT = SIZE / STEP };
+    start();
+    char *stack = mmap(NULL, SIZE, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    ck_assert_ptr_ne(stack, MAP_FAILED);
+    for (size_t i = 0; i + 1 < COUNT; i++) {
+        uintptr_t *record = (uintptr_t *)(void *)(stack + i * STEP);
+        record[0] = (uintptr_t)(stack + (i + 1) * STEP);
+        record[1] = code;
+    }
+    uint32_t count = walk((uintptr_t)stack - 16, (uintptr_t)stack);
+    ck_assert_uint_eq(flags, 0);
+    ck_assert_uint_eq(probes, STACK_PROBES);
+    ck_assert_uint_le(count, 2 + STACK_PROBES / (STEP / PAGE));
+    ck_assert_uint_gt(count, STACK_PROBES / (STEP / PAGE) - 2);
+    munmap(stack, SIZE);
+}
+END_TEST
+
+/* Two pages, of which the second cannot be read. */
+static char *edge_make(void)
+{
+    char *edge = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(edge, MAP_FAILED);
+    memset(edge, 0x11, PAGE); /* not 0, where a stack may end */
+    ck_assert_int_eq(mprotect(edge + PAGE, PAGE, PROT_NONE), 0);
+    return edge;
+}
+
+/* What rt_sigreturn's trampoline is, as the kernel has it: its row reads far up the stack. */
+static uintptr_t trampoline(void)
+{
+    struct {
+        void *handler;
+        unsigned long flags;
+        void *restorer;
+        unsigned long mask;
+    } action;
+    signal(SIGUSR1, SIG_IGN);
+    ck_assert_int_eq(sys_raw6(SYS_rt_sigaction, SIGUSR1, 0, (long)&action, 8, 0, 0), 0);
+    return (uintptr_t)action.restorer;
+}
+
+START_TEST(stack_pointers_anywhere)
+{
+    start();
+    char *gone = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(gone, PAGE);
+    char *edge = edge_make();
+    const uintptr_t nowhere[] = {
+        0,
+        1,
+        PAGE - 1,
+        (uintptr_t)gone,
+        (uintptr_t)gone + PAGE - 8,
+        (uintptr_t)edge + PAGE,     /* not readable */
+        (uintptr_t)edge + PAGE - 4, /* half of a word is not */
+        (uintptr_t)edge + PAGE - 1,
+        0x7ffffffff000, /* the last page of a process is never mapped */
+        0x7fffffffefff,
+        0x800000000000,     /* no address at all */
+        0xffff800000000000, /* the kernel's */
+        0xffffffff81000000,
+        0xffffffffff600000, /* vsyscall, which can be executed, on some kernels be read */
+        UINTPTR_MAX - PAGE,
+        UINTPTR_MAX - 15,
+        UINTPTR_MAX - 7,
+        UINTPTR_MAX,
+    };
+    /* Code whose caller hangs on the stack pointer, on the frame pointer, and on all. */
+    const uintptr_t places[] = {(uintptr_t)memcpy, code - 1, trampoline()};
+    const struct unwind_stack homes[] = {test_home,
+                                         {(uintptr_t)edge, (uintptr_t)edge + PAGE},
+                                         {(uintptr_t)edge, (uintptr_t)edge},
+                                         {0, 0}};
+    uint32_t walks = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(nowhere); i++)
+        for (size_t p = 0; p < ARRAY_SIZE(places); p++)
+            for (size_t h = 0; h < ARRAY_SIZE(homes); h++)
+                for (uintptr_t distance = 0; distance < 24; distance++) {
+                    struct unwind_regs regs = {.r = {0}};
+                    struct unwind_stack home = homes[h];
+                    uint32_t generation;
+                    /* The words at CFA - 8, CFA - 16, and 8 further ones that the row may want. */
+                    regs.r[UNWIND_PC] = places[p];
+                    regs.r[UNWIND_SP] = regs.r[UNWIND_FP] = nowhere[i] - distance;
+                    probes = 0;
+                    uint32_t count = unwind_walk(&regs, true, &home, pcs, MAX, &flags, &generation);
+                    ck_assert_uint_ge(count, 1);
+                    ck_assert_uint_le(count, 2);
+                    ck_assert(!(flags & UNWIND_COMPLETE) || count == 2);
+                    ck_assert_uint_le(probes, 8);
+                    walks++;
+                }
+    ck_assert_uint_eq(walks, ARRAY_SIZE(nowhere) * ARRAY_SIZE(places) * ARRAY_SIZE(homes) * 24);
+}
+END_TEST
+
+START_TEST(return_addresses_anywhere)
+{
+    start();
+    char *gone = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(gone, PAGE);
+    char *edge = edge_make();
+    const uintptr_t nowhere[] = {1,
+                                 PAGE,
+                                 (uintptr_t)gone + 8,
+                                 (uintptr_t)edge + PAGE + 8,
+                                 0x7ffffffff000,
+                                 0x800000000000,
+                                 0xffff800000000000,
+                                 0xffffffffff600400,
+                                 UINTPTR_MAX,
+                                 (uintptr_t)&words[7]}; /* the stack itself */
+    for (size_t i = 0; i < ARRAY_SIZE(nowhere); i++) {
+        frame_record(2, 6);
+        words[6] = (uintptr_t)&words[10];
+        words[7] = nowhere[i];
+        /* The frame that has it is the last one. */
+        uint32_t count = walk((uintptr_t)&words[0], (uintptr_t)&words[2]);
+        ck_assert_uint_eq(count, 2);
+        ck_assert_uint_eq(flags, 0);
+        ck_assert_uint_le(probes, 4);
+    }
+}
+END_TEST
+
+/* ---- A stack that another thread takes away ---- */
+
+static struct {
+    char *from;
+    size_t size;
+    uint32_t after; /* so many probes */
+} unmapping;
+
+static bool unmap_at_probe(long number, const long args[6], long *result)
+{
+    if (number != SYS_rt_sigprocmask)
+        return false;
+    if (probes++ == unmapping.after)
+        munmap(unmapping.from, unmapping.size);
+    (void)args, (void)result;
+    return false;
+}
+
+/* A chain with two records a page, through 16 pages. */
+static char *chain_make(void)
+{
+    char *stack = mmap(NULL, 16 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(stack, MAP_FAILED);
+    for (size_t at = 0; at < 16 * PAGE; at += PAGE / 2) {
+        uintptr_t *record = (uintptr_t *)(void *)(stack + at);
+        record[0] = (uintptr_t)(stack + at + PAGE / 2);
+        record[1] = code;
+    }
+    return stack;
+}
+
+START_TEST(a_stack_that_goes_away_while_it_is_walked)
+{
+    start();
+    char *stack = chain_make();
+    uintptr_t low = (uintptr_t)stack;
+    ck_assert_uint_eq(walk(low - 16, low), 1 + 2 * 16);
+    ck_assert_uint_eq(probes, 17);
+    munmap(stack, 16 * PAGE);
+    /* Nothing of it is believed in the next walk. */
+    ck_assert_uint_eq(walk(low - 16, low), 1);
+    /* It goes when page N is asked for: then that one, and all behind, are not there. */
+    for (uint32_t n = 0; n < 16; n++) {
+        sys_override = NULL;
+        stack = chain_make();
+        low = (uintptr_t)stack;
+        unmapping.from = stack + n * PAGE;
+        unmapping.size = (16 - n) * PAGE;
+        unmapping.after = n;
+        sys_override = unmap_at_probe;
+        ck_assert_uint_eq(walk(low - 16, low), 1 + 2 * n);
+        ck_assert_uint_eq(flags, 0);
+        /* From the second page on it is asked once more whether it begins a stack of its own. */
+        ck_assert_uint_eq(probes, n + 1 + (n > 0));
+        sys_override = NULL;
+        munmap(stack, n * PAGE);
+    }
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *s = suite_create("unwind_bounds");
+    TCase *t = tcase_create("unwind_bounds");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, frame_pointers_in_a_circle);
+    tcase_add_test(t, a_chain_through_all_of_a_stack);
+    tcase_add_test(t, probes_are_bounded);
+    tcase_add_test(t, stack_pointers_anywhere);
+    tcase_add_test(t, return_addresses_anywhere);
+    tcase_add_test(t, a_stack_that_goes_away_while_it_is_walked);
+    suite_add_tcase(s, t);
+    return s;
+}

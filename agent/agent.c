@@ -242,7 +242,7 @@ static void print_help(void)
 /* The executable's base name, in `path`. */
 static const char *executable_name(char *path, size_t size)
 {
-    long length = sys_call3(SYS_readlink, "/proc/self/exe", path, size - 1);
+    long length = sys_readlink("/proc/self/exe", path, size - 1);
     path[length > 0 ? length : 0] = 0;
     return base_name(path);
 }
@@ -251,7 +251,7 @@ static const char *executable_name(char *path, size_t size)
  * serves several names) or a script rather than what it leads to. */
 static const char *program_name(const char *executable)
 {
-    const char *started = (const char *)getauxval(AT_EXECFN);
+    const char *started = (const char *)sys_auxv(AT_EXECFN);
     bool is_descriptor = started && strncmp(started, "/dev/fd/", 8) == 0; /* fexecve */
     return started && *base_name(started) && !is_descriptor ? base_name(started) : executable;
 }
@@ -266,7 +266,7 @@ static void init(char **argv, char **environment)
     lock_acquire(&life_lock);
     const char *const names[] = {executable, program, argv[0] ? base_name(argv[0]) : NULL, NULL};
     bool selected =
-        options_select(environment, getauxval(AT_SECURE) != 0, names, 1 - rng_unit(&rng));
+        options_select(environment, sys_auxv(AT_SECURE) != 0, names, 1 - rng_unit(&rng));
     if (selected) {
         options_load(environment, program);
         if (options.help)
@@ -288,7 +288,7 @@ static void init(char **argv, char **environment)
 
 void agent_init(char **argv, char **environment)
 {
-    uint32_t mode = float_mode_enter();
+    float_mode mode = float_mode_enter();
     init(argv, environment);
     float_mode_leave(mode);
 }

@@ -7,6 +7,7 @@
 #include <sys/auxv.h>
 
 #include "agent/base/dynamic_symbols.h"
+#include "agent/base/sys.h"
 
 /* NOLINTBEGIN(clang-analyzer-core.CallAndMessage): every libc has these four */
 /* What the hooks that every nanosecond counts for call, until the table is filled: so they need
@@ -48,8 +49,8 @@ extern ElfW(Dyn) _DYNAMIC[] HIDDEN;
 
 static const struct link_map *first_object(void)
 {
-    const ElfW(Phdr) *headers = (const void *)getauxval(AT_PHDR);
-    size_t count = getauxval(AT_PHNUM);
+    const ElfW(Phdr) *headers = (const void *)sys_auxv(AT_PHDR);
+    size_t count = sys_auxv(AT_PHNUM);
     uintptr_t bias = 0;
     const ElfW(Dyn) *dynamic = NULL;
     for (size_t i = 0; headers && i < count; i++) {

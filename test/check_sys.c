@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -205,6 +206,15 @@ START_TEST(readable_refuses_what_no_process_has)
 }
 END_TEST
 
+START_TEST(what_the_kernel_did_not_tell_leaves_errno_alone)
+{
+    errno = 4711;
+    ck_assert_uint_eq(sys_auxv(AT_PAGESZ), (unsigned long)sysconf(_SC_PAGESIZE));
+    ck_assert_uint_eq(sys_auxv(4711), 0);
+    ck_assert_int_eq(errno, 4711);
+}
+END_TEST
+
 START_TEST(ids_are_the_kernels)
 {
     ck_assert_int_eq(sys_pid(), getpid());
@@ -341,6 +351,7 @@ Suite *suite(void)
     tcase_add_test(calls, mapped_memory_is_zero_and_goes);
     tcase_add_test(calls, readable_tells_each_byte_of_a_page_border);
     tcase_add_test(calls, readable_refuses_what_no_process_has);
+    tcase_add_test(calls, what_the_kernel_did_not_tell_leaves_errno_alone);
     tcase_add_test(calls, ids_are_the_kernels);
     tcase_add_test(calls, futex_wait_ends_for_each_reason);
     tcase_add_test(calls, futex_wake_ends_a_wait);

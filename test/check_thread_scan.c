@@ -258,7 +258,7 @@ START_TEST(without_proc_nothing_is_adopted_and_nothing_released)
 {
     static const struct {
         long call, result;
-    } refusals[] = {{SYS_readlink, -ENOENT}, {SYS_openat, -ENOENT}, {SYS_getdents64, -EACCES}};
+    } refusals[] = {{SYS_readlinkat, -ENOENT}, {SYS_openat, -ENOENT}, {SYS_getdents64, -EACCES}};
     start();
     refused_call = refusals[_i].call;
     refusal = refusals[_i].result;
@@ -281,10 +281,10 @@ static uint32_t is_other;
 
 static bool answer_other_number(long number, const long args[6], long *result)
 {
-    if (!load_relaxed(&is_other) || number != SYS_readlink ||
-        strcmp((const char *)args[0], "/proc/self") != 0)
+    if (!load_relaxed(&is_other) || number != SYS_readlinkat ||
+        strcmp((const char *)args[1], "/proc/self") != 0)
         return false;
-    memcpy((char *)args[1], "4711", 4);
+    memcpy((char *)args[2], "4711", 4);
     *result = 4;
     return true;
 }

@@ -30,7 +30,7 @@ static const char *const vdso_clock_name =
 
 static void *find_in_vdso(const char *name)
 {
-    const ElfW(Ehdr) *file = (const void *)getauxval(AT_SYSINFO_EHDR);
+    const ElfW(Ehdr) *file = (const void *)sys_auxv(AT_SYSINFO_EHDR);
     if (!file)
         return NULL;
     const ElfW(Phdr) *headers = (const void *)((uintptr_t)file + file->e_phoff);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -65,6 +66,11 @@ long sys_read_file(const char *path, char *data, size_t size)
     return length;
 }
 
+long sys_readlink(const char *path, char *target, size_t size)
+{
+    return sys_call4(SYS_readlinkat, AT_FDCWD, path, target, size);
+}
+
 void *sys_map(size_t size)
 {
     long result = sys_call6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE,
@@ -84,6 +90,14 @@ bool sys_readable(uintptr_t address)
     uintptr_t set = ALIGN_DOWN(address, (uintptr_t)8);
     /* EINVAL (the `how`) says that the copy before it went well; a null set is none at all: 0. */
     return sys_call4(SYS_rt_sigprocmask, ~0, set, 0, 8) == -EINVAL;
+}
+
+unsigned long sys_auxv(unsigned long type)
+{
+    int before = errno;
+    unsigned long value = getauxval(type);
+    errno = before;
+    return value;
 }
 
 int sys_pid(void)

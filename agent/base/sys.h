@@ -87,12 +87,16 @@ long sys_write(int fd, const void *data, size_t size) MUST_USE;
 /* Reads the file `path` into `data` (at most `size` - 1 bytes, always ends it with 0).
  * Returns the number of bytes or a negative errno. */
 long sys_read_file(const char *path, char *data, size_t size) MUST_USE;
+/* What the link `path` leads to, without a 0 at its end. Bytes written, or a negative errno. */
+long sys_readlink(const char *path, char *target, size_t size) MUST_USE;
 /* Anonymous private memory, zero filled, not reserved. NULL on failure. */
 void *sys_map(size_t size) MUST_USE;
 void sys_unmap(void *data, size_t size);
 /* True when the kernel can read the byte at `address`; never faults (one rt_sigprocmask with an
  * invalid `how`: the kernel copies the set before it looks at `how`, the probe of abseil). */
 bool sys_readable(uintptr_t address);
+/* What the kernel told this process at its start, 0: nothing. libc's getauxval, but errno stays. */
+unsigned long sys_auxv(unsigned long type);
 int sys_pid(void);
 int sys_tid(void);
 /* Waits while *word == expected, until the CLOCK_MONOTONIC time (0: for ever). 0, or negative

@@ -117,7 +117,7 @@ static void add_known(uint64_t leaf, uint64_t root, const struct thread_label *l
 static uint64_t root_of(const struct thread_slot *slot)
 {
     if (!slot->start_routine && slot->is_main)
-        return getauxval(AT_ENTRY);
+        return sys_auxv(AT_ENTRY);
     return slot->start_routine;
 }
 

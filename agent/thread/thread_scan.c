@@ -64,7 +64,7 @@ static int each_task(void (*each)(int tid, void *data), void *data)
 static bool proc_is_ours(void)
 {
     char target[16];
-    long length = sys_call3(SYS_readlink, "/proc/self", target, sizeof(target) - 1);
+    long length = sys_readlink("/proc/self", target, sizeof(target) - 1);
     if (length < 0)
         return false;
     target[length] = 0;

@@ -141,7 +141,7 @@ static const struct object *main_program(const struct elf_image *image, struct m
     /* The list is still empty: its memory is room for a path, and is touched anyway. */
     char *path = (char *)list->modules;
     size_t room = list->capacity * sizeof(struct module);
-    long length = sys_call3(SYS_readlink, "/proc/self/exe", path, room - 1);
+    long length = sys_readlink("/proc/self/exe", path, room - 1);
     path[length > 0 ? length : 0] = 0;
     return registry_object(image, path, OBJECT_MAIN, true);
 }
@@ -160,7 +160,7 @@ static int see_object(struct dl_phdr_info *info, size_t size, void *data)
             return 1;
         }
     }
-    if (scan->needed && info->dlpi_addr && info->dlpi_addr == getauxval(AT_BASE))
+    if (scan->needed && info->dlpi_addr && info->dlpi_addr == sys_auxv(AT_BASE))
         loader_lock_find(info);
     struct elf_image image;
     elf_read_image(info, &image);
@@ -346,7 +346,7 @@ int modules_start(modules_iterate_fn iterate)
     if (!error) {
         struct needed needed = {.count = 0};
         state.iterate = iterate;
-        state.vdso = getauxval(AT_SYSINFO_EHDR);
+        state.vdso = sys_auxv(AT_SYSINFO_EHDR);
         error = scan_and_publish(&needed);
         loader_lock_confirm();
     }

@@ -1,21 +1,74 @@
 #include "agent/unwind/stack_reader.h"
 
+#include <sys/uio.h>
+
 #include "agent/base/sys.h"
 
 enum {
     /* One probe is a system call of about 100 ns: at most half a millisecond a walk. */
     PROBES_MAX = 4096,
+    /* One copy is a system call of about a microsecond, more than that for large windows. */
+    COPIES_MAX = 256,
     /* Frames up to this size are walked over page by page, so that the range stays whole. */
     GAP_MAX = 256 << 10,
 };
 
+static void set_range(struct stack_reader *reader, uintptr_t low, uintptr_t high)
+{
+    enum { REST = sizeof(uintptr_t) - 1 };
+    reader->low = low;
+    reader->high = high;
+    reader->words = high - low > REST ? high - low - REST : 0;
+}
+
 void stack_reader_start(struct stack_reader *reader, struct unwind_stack *home, uintptr_t sp)
 {
-    *reader = (struct stack_reader){.home = home, .probes_left = PROBES_MAX};
-    if (sp >= home->low && sp < home->high) {
-        reader->low = home->low;
-        reader->high = home->high;
-    }
+    *reader = (struct stack_reader){.home = home, .calls_left = PROBES_MAX};
+    if (sp >= home->low && sp < home->high)
+        set_range(reader, home->low, home->high);
+}
+
+void stack_reader_start_copy(struct stack_reader *reader, const struct stack_copy *copy)
+{
+    *reader = (struct stack_reader){.copy = copy, .calls_left = COPIES_MAX};
+}
+
+/* Bytes copied, or a negative errno; fewer where the memory ends. */
+static long copy_from(const struct stack_copy *copy, uintptr_t address, void *data, size_t size)
+{
+    struct iovec local = {data, size};
+    struct iovec remote = {(void *)address, size};
+    return sys_call6(SYS_process_vm_readv, copy->pid, (long)&local, 1, (long)&remote, 1, 0);
+}
+
+bool stack_copy_bytes(const struct stack_copy *copy, uintptr_t address, void *data, size_t size)
+{
+    return copy_from(copy, address, data, size) == (long)size;
+}
+
+bool stack_reader_can_read(const struct stack_reader *reader, uintptr_t address)
+{
+    uint8_t byte;
+    return reader->copy ? stack_copy_bytes(reader->copy, address, &byte, 1) : sys_readable(address);
+}
+
+/* The window that begins with the page of `address`. */
+static struct stack_value read_by_copy(struct stack_reader *reader, uintptr_t address)
+{
+    const struct stack_copy *copy = reader->copy;
+    const struct stack_value bad = {0, false};
+    uintptr_t low = ALIGN_DOWN(address, (uintptr_t)PAGE_SIZE_MIN);
+    set_range(reader, 0, 0);
+    if (!reader->calls_left)
+        return bad;
+    reader->calls_left--;
+    long size = copy_from(copy, low, copy->data, copy->size);
+    if (size < 0 || (size_t)size < address - low + sizeof(address))
+        return bad;
+    set_range(reader, low, low + (size_t)size);
+    reader->shift = (uintptr_t)copy->data - low;
+    return (struct stack_value){((const struct stack_word *)(address + reader->shift))->value,
+                                true};
 }
 
 /* Makes [from, through] readable as far as it is, page by page; false at the first page that is
@@ -28,9 +81,9 @@ static bool probe(struct stack_reader *reader, uintptr_t from, uintptr_t through
             *high = home->high;
             return through < home->high;
         }
-        if (!reader->probes_left)
+        if (!reader->calls_left)
             return false;
-        reader->probes_left--;
+        reader->calls_left--;
         if (!sys_readable(page))
             return false;
         *high = page + PAGE_SIZE_MIN;
@@ -53,18 +106,20 @@ READS_ANY_STACK struct stack_value stack_read_slow(struct stack_reader *reader, 
     /* The upper half is the kernel's; there the sums below could wrap, too. */
     if (last < address || last >> 63)
         return bad;
+    if (reader->copy)
+        return read_by_copy(reader, address);
     const struct unwind_stack *home = reader->home;
-    if (!adjoins(reader, address) || !probe(reader, reader->high, last, &reader->high)) {
-        uintptr_t low = ALIGN_DOWN(address, (uintptr_t)PAGE_SIZE_MIN), high = low;
+    uintptr_t low = reader->low, high = reader->high;
+    if (!adjoins(reader, address) || !probe(reader, high, last, &high)) {
+        low = high = ALIGN_DOWN(address, (uintptr_t)PAGE_SIZE_MIN);
         if (address >= home->low && last < home->high) {
             low = home->low;
             high = home->high;
         } else if (!probe(reader, low, last, &high)) {
             return bad;
         }
-        reader->low = low;
-        reader->high = high;
     }
+    set_range(reader, low, high);
     return (struct stack_value){((const struct stack_word *)address)->value, true};
 }
 
@@ -80,6 +135,8 @@ static bool reaches_empty_home(struct stack_reader *reader)
 
 bool stack_reader_adopt(struct stack_reader *reader)
 {
+    if (reader->copy)
+        return false;
     if (reader->high != reader->home->high && !reaches_empty_home(reader))
         return false;
     if (reader->low < reader->home->low)

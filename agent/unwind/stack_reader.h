@@ -7,14 +7,21 @@
  * proves that the pages below belong to the thread's own stack; then they become home
  * (stack_reader_adopt) and are not probed again.
  *
- * What remains: memory outside the home range that another thread unmaps between probe and read.
- * A stack in use is not unmapped, so that takes a broken stack pointer too.
+ * A stack that is not ours to dereference (of another thread that may end meanwhile, of another
+ * process) is read by copies: the range is then a window of it that process_vm_readv brought into
+ * the caller's memory, and `shift` leads from an address to its copy; it is 0 where nothing is
+ * copied. A word outside of the window brings the next one. What is not mapped any more is not
+ * readable, no fault.
+ *
+ * What remains, without copies: memory outside the home range that another thread unmaps between
+ * probe and read. A stack in use is not unmapped, so that takes a broken stack pointer too.
  *
  * Owns: nothing. Context: any. Locks: none. */
 #ifndef LIBAGENT_STACK_READER_H
 #define LIBAGENT_STACK_READER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "agent/base/compiler.h"
@@ -22,8 +29,11 @@
 
 struct stack_reader {
     uintptr_t low, high; /* readable now */
+    uintptr_t words;     /* as many addresses from low on are of whole words in that range */
+    uintptr_t shift;     /* data of an address is at address + shift */
     struct unwind_stack *home;
-    uint32_t probes_left;
+    const struct stack_copy *copy; /* then home is NULL */
+    uint32_t calls_left;           /* probes or copies */
 };
 
 /* In two registers: a value by reference would go through memory in each step of a walk. */
@@ -33,6 +43,11 @@ struct stack_value {
 };
 
 void stack_reader_start(struct stack_reader *reader, struct unwind_stack *home, uintptr_t sp);
+void stack_reader_start_copy(struct stack_reader *reader, const struct stack_copy *copy);
+/* Whether the byte at `address` can be read, wherever it is. */
+bool stack_reader_can_read(const struct stack_reader *reader, uintptr_t address);
+/* Copies what a stack_copy is of. False when not all of it can be read. */
+bool stack_copy_bytes(const struct stack_copy *copy, uintptr_t address, void *data, size_t size);
 struct stack_value stack_read_slow(struct stack_reader *reader, uintptr_t address);
 /* The walk ended at the thread's first frame and never changed stacks: true when it ended on the
  * home stack. */
@@ -48,15 +63,13 @@ struct stack_word {
 READS_ANY_STACK static inline bool stack_read(struct stack_reader *reader, uintptr_t address,
                                               uintptr_t *value)
 {
-    /* An empty range has high - low == 0, so nothing lies in it. */
-    if (unlikely(address - reader->low >= reader->high - reader->low ||
-                 reader->high - address < sizeof(*value))) {
+    if (unlikely(address - reader->low >= reader->words)) {
         struct stack_value slow = stack_read_slow(reader, address);
         *value = slow.value;
         return slow.good;
     }
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): an address in the range is not 0 */
-    *value = ((const struct stack_word *)address)->value;
+    *value = ((const struct stack_word *)(address + reader->shift))->value;
     return true;
 }
 

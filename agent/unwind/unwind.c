@@ -32,11 +32,11 @@ struct walk {
     const struct module_list *list;
     struct stack_reader reader;
     uint64_t *pcs;
+    uint64_t valid; /* registers that are known */
     uint32_t max, count;
     uint32_t flags;
     uint32_t
         known_count; /* frames to keep if a chain through unknown code leads nowhere; 0: none */
-    uint64_t valid;  /* registers that are known */
     enum purity purity;
     uint8_t switches, self_frames;
     bool exact;     /* pc is an interrupted one, not a return address */
@@ -59,6 +59,20 @@ static const struct module *find_module(const struct walk *w, uintptr_t pc)
     return module;
 }
 
+/* The same of code that is read by copies: only what lies around the function's start and pc can
+ * matter, and is put together as a function of its own. */
+static __attribute__((noinline)) uint64_t
+bare_rule_copied(const struct stack_copy *copy, uintptr_t start, size_t size, uintptr_t pc)
+{
+    enum { PART = 32 }; /* endbr64 and pushes of all callee-saved registers are 14 bytes */
+    uint8_t code[2 * PART];
+    size_t at = MIN_OF(pc - start, (uintptr_t)PART);
+    size_t rest = MIN_OF(start + size - pc, (uintptr_t)PART);
+    if (!stack_copy_bytes(copy, start, code, at) || !stack_copy_bytes(copy, pc, code + at, rest))
+        return rule_make(RULE_NONE, 0, 0);
+    return arch_bare_rule(code, at, at + rest);
+}
+
 /* See arch_bare_rule. The code is read: that of an interrupted pc is loaded and runs; where the
  * pc comes out of a signal frame in memory, that is first asked. */
 static uint64_t bare_rule(const struct walk *w, const struct module *module,
@@ -68,6 +82,8 @@ static uint64_t bare_rule(const struct walk *w, const struct module *module,
     if (!w->exact || !module->object->code_readable || start < module->start ||
         row->size > module->end - start)
         return rule_make(RULE_NONE, 0, 0);
+    if (w->reader.copy)
+        return bare_rule_copied(w->reader.copy, start, row->size, pc);
     if (!w->innermost && !(sys_readable(start) && sys_readable(pc)))
         return rule_make(RULE_NONE, 0, 0);
     return arch_bare_rule((const uint8_t *)start, pc - start, row->size);
@@ -335,7 +351,8 @@ static enum step walk_frames(struct walk *w)
 {
     uintptr_t *r = w->regs->r;
     for (;;) {
-        if (!w->full && !w->exact && !w->innermost) {
+        bool fp_known = w->valid >> UNWIND_FP & 1;
+        if (!w->full && !w->exact && !w->innermost && fp_known) {
             enum step step = walk_simple_frames(w);
             if (step != STEP_CALLER)
                 return step;
@@ -351,8 +368,8 @@ static enum step walk_frames(struct walk *w)
         if (unlikely(kind == RULE_UNKNOWN)) {
             /* Not known to be code: at least memory, and not the stack, or it is rubbish off a
              * broken stack. */
-            if (!w->innermost &&
-                (pc - w->reader.low < w->reader.high - w->reader.low || !sys_readable(pc)))
+            if (!w->innermost && (pc - w->reader.low < w->reader.high - w->reader.low ||
+                                  !stack_reader_can_read(&w->reader, pc)))
                 return STEP_STOP;
         } else {
             w->known_count = 0;
@@ -365,7 +382,7 @@ static enum step walk_frames(struct walk *w)
             return STEP_END;
         if (kind >= RULE_NO_FDE) {
             step = step_guess(w, kind);
-        } else if (unlikely(kind == RULE_FULL || w->full)) {
+        } else if (unlikely(kind == RULE_FULL || w->full || !fp_known)) {
             step = step_full(w, pc);
         } else {
             if (!arch_step(rule, &w->reader, &r[UNWIND_SP], &r[UNWIND_FP], &r[UNWIND_PC]))
@@ -383,8 +400,19 @@ static enum step walk_frames(struct walk *w)
     }
 }
 
-uint32_t unwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *home, uint64_t *pcs,
-                     uint32_t max, uint32_t *flags, uint32_t *generation)
+/* Where a walk begins, and what it reads: by `copy`, or where that is NULL the caller's own stack,
+ * of which `home` is known. */
+struct origin {
+    uint64_t valid;
+    bool exact;
+    struct unwind_stack *home;
+    const struct stack_copy *copy;
+};
+
+static inline __attribute__((always_inline)) uint32_t walk(struct unwind_regs *regs,
+                                                           struct origin origin, uint64_t *pcs,
+                                                           uint32_t max, uint32_t *flags,
+                                                           uint32_t *generation)
 {
     *flags = 0;
     *generation = 0;
@@ -399,13 +427,16 @@ uint32_t unwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *
     enum step step;
     do {
         w.full = w.valid != 0; /* the second time */
-        w.valid = ALL_REGISTERS;
-        w.exact = exact;
+        w.valid = origin.valid;
+        w.exact = origin.exact;
         w.innermost = true;
         w.count = w.flags = w.known_count = 0;
         w.switches = w.self_frames = 0;
         w.purity = PURE_APP;
-        stack_reader_start(&w.reader, home, start.r[UNWIND_SP]);
+        if (origin.copy)
+            stack_reader_start_copy(&w.reader, origin.copy);
+        else
+            stack_reader_start(&w.reader, origin.home, start.r[UNWIND_SP]);
         *regs = start;
         step = walk_frames(&w);
     } while (step == STEP_AGAIN && !w.full);
@@ -419,4 +450,20 @@ uint32_t unwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *
     }
     *flags = w.flags;
     return w.count;
+}
+
+uint32_t unwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *home, uint64_t *pcs,
+                     uint32_t max, uint32_t *flags, uint32_t *generation)
+{
+    const struct origin origin = {.valid = ALL_REGISTERS, .exact = exact, .home = home};
+    return walk(regs, origin, pcs, max, flags, generation);
+}
+
+/* cppcheck-suppress unusedFunction; the tests of the walk, and what reads blocked threads */
+uint32_t unwind_walk_copy(struct unwind_regs *regs, uint64_t valid, bool exact,
+                          const struct stack_copy *copy, uint64_t *pcs, uint32_t max,
+                          uint32_t *flags, uint32_t *generation)
+{
+    const struct origin origin = {.valid = valid, .exact = exact, .copy = copy};
+    return walk(regs, origin, pcs, max, flags, generation);
 }

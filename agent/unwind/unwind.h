@@ -42,6 +42,16 @@ struct unwind_stack {
     uintptr_t low, high;
 };
 
+/* A stack that is read by copies: of a thread of `pid`, which may be the caller's own process.
+ * Copies go to data[0, size), size being at least two pages; most stacks fit into four. Reading
+ * another process takes the right to trace it, and the module list in force must be of its objects.
+ */
+struct stack_copy {
+    int pid;
+    void *data;
+    size_t size;
+};
+
 enum unwind_flags {
     UNWIND_COMPLETE = 1,     /* reached main's or a thread's first frame */
     UNWIND_CUT = 2,          /* max frames were not enough */
@@ -60,6 +70,14 @@ int unwind_start(void) MUST_USE;
  * the module list used. */
 uint32_t unwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *home, uint64_t *pcs,
                      uint32_t max, uint32_t *flags, uint32_t *generation);
+/* The same for a stack that is not the caller's: a thread that is blocked or stopped. `valid` has a
+ * bit for each register that is known; pc and stack pointer must be. Frames that need another one
+ * end the walk, as memory does that is gone; both show by the missing UNWIND_COMPLETE. Never
+ * UNWIND_CLEAN. A thread that runs meanwhile gives rubbish, whose pcs lie in known code all the
+ * same: the caller looks before and after whether it stood still. */
+uint32_t unwind_walk_copy(struct unwind_regs *regs, uint64_t valid, bool exact,
+                          const struct stack_copy *copy, uint64_t *pcs, uint32_t max,
+                          uint32_t *flags, uint32_t *generation);
 /* The registers of a handler's third argument. */
 void unwind_regs_from_context(struct unwind_regs *regs, const void *ucontext);
 /* The caller's own registers, as after this inline function. */

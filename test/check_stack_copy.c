@@ -1,0 +1,464 @@
+/* Stacks that are read by copies: of a thread that is blocked, with pc and stack pointer alone, of
+ * another process, and of one whose memory goes away. */
+#include "test/check.h"
+
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "agent/base/sys.h"
+#include "agent/thread/thread_context.h"
+#include "agent/unwind/cfi.h"
+#include "agent/unwind/modules.h"
+#include "agent/unwind/stack_reader.h"
+#include "agent/unwind/unwind.h"
+#include "test/unwind_reference.h"
+
+/* Stands in for thread_context: nobody holds a list while a test rescans. */
+void thread_grace_begin(struct thread_grace *grace)
+{
+    (void)grace;
+}
+
+bool thread_grace_over(struct thread_grace *grace)
+{
+    (void)grace;
+    return true;
+}
+
+enum { PAGE = 4096, WINDOW = 4 * PAGE };
+
+#define ALL_VALID    ((1ull << UNWIND_REGS) - 1)
+#define PC_AND_SP    (1ull << UNWIND_PC | 1ull << UNWIND_SP)
+#define KEEP_FRAME() __asm__ volatile("" ::: "memory")
+
+static char window[WINDOW + 1];
+static struct frames direct, copied;
+static void (*at_bottom)(void);
+
+static void start(void)
+{
+    ck_assert_int_eq(modules_start(dl_iterate_phdr), 0);
+    ck_assert_int_eq(unwind_start(), 0);
+    test_home_set();
+}
+
+static void walk_copied(struct unwind_regs *regs, uint64_t valid, bool exact,
+                        const struct stack_copy *copy)
+{
+    copied.count = unwind_walk_copy(regs, valid, exact, copy, copied.pcs, REFERENCE_MAX,
+                                    &copied.flags, &copied.generation);
+}
+
+/* The caller's stack, straight and by copies into windows of several sizes. */
+static __attribute__((noinline)) void walk_both_ways(void)
+{
+    ucontext_t context;
+    getcontext(&context);
+    agent_walk(&context, &direct);
+    /* One byte in: a copy need not lie as the stack does. */
+    for (size_t size = WINDOW; size >= 2 * (size_t)PAGE; size /= 2) {
+        const struct stack_copy copy = {getpid(), window + 1, size};
+        struct unwind_regs regs;
+        unwind_regs_from_context(&regs, &context);
+        memset(window, 0x55, sizeof(window));
+        walk_copied(&regs, ALL_VALID, true, &copy);
+        ck_assert(same_frames(&direct, &copied));
+        ck_assert_uint_eq(copied.flags, direct.flags & ~(uint32_t)UNWIND_CLEAN);
+        ck_assert_int_eq(window[0], 0x55);
+    }
+    KEEP_FRAME();
+}
+
+static __attribute__((noinline)) void recurse(int depth)
+{
+    char pad[500];
+    memset(pad, 0, sizeof(pad));
+    __asm__ volatile("" : : "r"(pad) : "memory");
+    if (depth == 0)
+        at_bottom();
+    else
+        recurse(depth - 1);
+    KEEP_FRAME();
+}
+
+START_TEST(windows_that_follow_each_other)
+{
+    start();
+    at_bottom = walk_both_ways;
+    recurse(3);
+    ck_assert(direct.flags & UNWIND_COMPLETE);
+    recurse(150);
+    ck_assert(direct.flags & UNWIND_COMPLETE);
+    ck_assert_uint_gt(direct.count, 150);
+}
+END_TEST
+
+static void on_signal(int number)
+{
+    (void)number;
+    walk_both_ways();
+}
+
+static void raise_signal(void)
+{
+    raise(SIGUSR1);
+    KEEP_FRAME();
+}
+
+START_TEST(through_a_handler_on_another_stack)
+{
+    start();
+    static char memory[1 << 16];
+    stack_t stack = {.ss_sp = memory, .ss_size = sizeof(memory)};
+    sigaltstack(&stack, NULL);
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
+    sigaction(SIGUSR1, &action, NULL);
+    at_bottom = raise_signal;
+    recurse(20);
+    ck_assert_uint_eq(direct.flags, UNWIND_COMPLETE | UNWIND_INTERRUPTED);
+}
+END_TEST
+
+/* ---- Threads that wait
+ * -------------------------------------------------------------------------*/
+
+static int gate[2];
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+static bool released; /* under mutex */
+static int waiter_tid;
+
+/* What the walk of the waiting thread must end in. */
+static __attribute__((noinline)) void wait_at_gate(void)
+{
+    char byte;
+    walk_here(&direct);
+    store_release(&waiter_tid, sys_tid());
+    ck_assert_int_eq(read(gate[0], &byte, 1), 1);
+    KEEP_FRAME();
+}
+
+static __attribute__((noinline)) void wait_for_condition(void)
+{
+    walk_here(&direct);
+    store_release(&waiter_tid, sys_tid());
+    pthread_mutex_lock(&mutex);
+    while (!released)
+        pthread_cond_wait(&condition, &mutex);
+    pthread_mutex_unlock(&mutex);
+    KEEP_FRAME();
+}
+
+static void *waiter_main(void *unused)
+{
+    (void)unused;
+    test_home_set();
+    recurse(20);
+    return NULL;
+}
+
+/* Stack pointer and pc of a thread in a system call: the last two words of that file. Waits until
+ * the thread is in one of `number`. */
+static void registers_of_waiter(int pid, int tid, long number, struct unwind_regs *regs)
+{
+    char path[64], text[256];
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", pid, tid);
+    for (;;) {
+        long size = sys_read_file(path, text, sizeof(text));
+        ck_assert_int_gt(size, 0);
+        unsigned long sp, pc;
+        long current;
+        if (sscanf(text, "%ld %*x %*x %*x %*x %*x %*x %lx %lx", &current, &sp, &pc) == 3 &&
+            current == number) {
+            memset(regs, 0xee, sizeof(*regs)); /* the others are not known */
+            regs->r[UNWIND_SP] = sp;
+            regs->r[UNWIND_PC] = pc;
+            return;
+        }
+        usleep(1000);
+    }
+}
+
+/* The copied walk leads into the waiting function's callers as that function saw them, and passes
+ * through itself. */
+static void check_waiter(const char *title)
+{
+    uint32_t callers = direct.count - 1;
+    bool same = copied.count > callers && memcmp(copied.pcs + copied.count - callers,
+                                                 direct.pcs + 1, callers * sizeof(uint64_t)) == 0;
+    if (!same) {
+        print_frames(stdout, title, &copied);
+        print_frames(stdout, "as the thread walked", &direct);
+    }
+    ck_assert(same);
+    ck_assert_uint_gt(callers, 20);
+    ck_assert_uint_eq(copied.flags, UNWIND_COMPLETE);
+}
+
+static void check_waiting_thread(void (*wait)(void), long number, const char *title)
+{
+    pthread_t thread;
+    struct unwind_regs regs;
+    const struct stack_copy copy = {getpid(), window, WINDOW};
+    at_bottom = wait;
+    waiter_tid = 0;
+    released = false;
+    ck_assert_int_eq(pthread_create(&thread, NULL, waiter_main, NULL), 0);
+    while (!load_acquire(&waiter_tid))
+        usleep(1000);
+    registers_of_waiter(getpid(), waiter_tid, number, &regs);
+    walk_copied(&regs, PC_AND_SP, true, &copy);
+    check_waiter(title);
+    pthread_mutex_lock(&mutex);
+    released = true;
+    pthread_cond_signal(&condition);
+    pthread_mutex_unlock(&mutex);
+    ck_assert_int_eq(write(gate[1], "", 1), 1);
+    pthread_join(thread, NULL);
+}
+
+START_TEST(thread_that_waits)
+{
+    start();
+    ck_assert_int_eq(pipe(gate), 0);
+    check_waiting_thread(wait_at_gate, SYS_read, "in read");
+    check_waiting_thread(wait_for_condition, SYS_futex, "in pthread_cond_wait");
+}
+END_TEST
+
+/* A forked child has the same objects at the same addresses, and a stack that is not here. */
+START_TEST(thread_of_another_process)
+{
+    start();
+    ck_assert_int_eq(pipe(gate), 0);
+    void *shared =
+        mmap(NULL, sizeof(direct), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(shared, MAP_FAILED);
+    at_bottom = wait_at_gate;
+    pid_t pid = fork();
+    if (pid == 0) {
+        recurse(20);
+        memcpy(shared, &direct, sizeof(direct));
+        _exit(0);
+    }
+    struct unwind_regs regs;
+    const struct stack_copy copy = {pid, window, WINDOW};
+    registers_of_waiter(pid, pid, SYS_read, &regs);
+    struct unwind_regs same = regs;
+    walk_copied(&regs, PC_AND_SP, true, &copy);
+    ck_assert_int_eq(write(gate[1], "", 1), 1);
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    memcpy(&direct, shared, sizeof(direct));
+    check_waiter("the child's");
+
+    /* The child is gone now. */
+    memset(&copied, 0x55, sizeof(copied));
+    walk_copied(&same, PC_AND_SP, true, &copy);
+    ck_assert_uint_le(copied.count, 1);
+    ck_assert_uint_eq(copied.flags, 0);
+}
+END_TEST
+
+/* Frames that hang on rbx and on rbp, which nobody knows of a thread that waits. */
+#define WAIT_ON(reg)                                                                               \
+    __asm__(".pushsection .text\n"                                                                 \
+            ".type wait_on_" #reg ", @function\n"                                                  \
+            "wait_on_" #reg ":\n"                                                                  \
+            ".cfi_startproc\n"                                                                     \
+            "push %" #reg "\n"                                                                     \
+            ".cfi_def_cfa_offset 16\n"                                                             \
+            ".cfi_offset " #reg ", -16\n"                                                          \
+            "mov %rsp, %" #reg "\n"                                                                \
+            ".cfi_def_cfa_register " #reg "\n"                                                     \
+            "ret\n"                                                                                \
+            ".cfi_endproc\n"                                                                       \
+            ".size wait_on_" #reg ", . - wait_on_" #reg "\n"                                       \
+            ".popsection\n");                                                                      \
+    extern const char wait_on_##reg[]
+WAIT_ON(rbx);
+WAIT_ON(rbp);
+enum { PUSH_AND_MOVE = 4, RBX = 3 };
+
+START_TEST(registers_that_are_not_known)
+{
+    start();
+    static uintptr_t stack[64];
+    const struct stack_copy copy = {getpid(), window, WINDOW};
+    const char *functions[] = {wait_on_rbx, wait_on_rbp};
+    struct unwind_regs regs, known;
+    stack[1] = (uintptr_t)start;
+    for (size_t i = 0; i < 2; i++) {
+        memset(&regs, 0, sizeof(regs));
+        regs.r[UNWIND_PC] = (uintptr_t)functions[i] + PUSH_AND_MOVE;
+        regs.r[UNWIND_SP] = regs.r[UNWIND_FP] = regs.r[RBX] = (uintptr_t)stack;
+        known = regs;
+        walk_copied(&known, ALL_VALID, true, &copy);
+        ck_assert_uint_ge(copied.count, 2);
+        ck_assert_uint_eq(copied.pcs[1], (uintptr_t)start - 1);
+        known = regs;
+        walk_copied(&known, PC_AND_SP, true, &copy);
+        ck_assert_uint_eq(copied.count, 1);
+        ck_assert_uint_eq(copied.flags, 0);
+    }
+    /* Unknown code is followed by rbp, if that is known. */
+    stack[2] = (uintptr_t)&stack[4];
+    stack[3] = (uintptr_t)start + 1;
+    known.r[UNWIND_PC] = (uintptr_t)stack;
+    known.r[UNWIND_SP] = (uintptr_t)&stack[8];
+    known.r[UNWIND_FP] = (uintptr_t)&stack[10];
+    stack[11] = (uintptr_t)start + 1;
+    regs = known;
+    walk_copied(&regs, ALL_VALID, true, &copy);
+    ck_assert_uint_ge(copied.count, 2);
+    ck_assert_uint_eq(copied.pcs[1], (uintptr_t)start);
+    walk_copied(&known, PC_AND_SP, true, &copy);
+    ck_assert_uint_eq(copied.count, 1);
+}
+END_TEST
+
+/* ---- Memory that goes away
+ * ---------------------------------------------------------------------*/
+
+enum { STACK_SIZE = 64 * PAGE, KEPT_COPIES = 2 };
+
+static char *stack_to_lose;
+static uint32_t copies;
+static ucontext_t main_context, coroutine;
+
+static bool lose_stack(long number, const long args[6], long *result)
+{
+    (void)args;
+    (void)result;
+    if (number == SYS_process_vm_readv && copies++ == KEPT_COPIES)
+        ck_assert_int_eq(munmap(stack_to_lose, STACK_SIZE), 0);
+    return false;
+}
+
+static void leave_coroutine(void)
+{
+    swapcontext(&coroutine, &main_context);
+}
+
+static void coroutine_main(void)
+{
+    recurse(100);
+}
+
+START_TEST(stack_unmapped_meanwhile)
+{
+    start();
+    stack_to_lose =
+        mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(stack_to_lose, MAP_FAILED);
+    getcontext(&coroutine);
+    coroutine.uc_stack.ss_sp = stack_to_lose;
+    coroutine.uc_stack.ss_size = STACK_SIZE;
+    at_bottom = leave_coroutine;
+    makecontext(&coroutine, coroutine_main, 0);
+    swapcontext(&main_context, &coroutine);
+
+    const struct stack_copy copy = {getpid(), window, 2 * (size_t)PAGE};
+    struct unwind_regs regs;
+    unwind_regs_from_context(&regs, &coroutine);
+    walk_copied(&regs, ALL_VALID, true, &copy);
+    ck_assert_uint_eq(copied.flags, UNWIND_COMPLETE);
+    struct frames whole = copied;
+
+    sys_override = lose_stack;
+    unwind_regs_from_context(&regs, &coroutine);
+    walk_copied(&regs, ALL_VALID, true, &copy);
+    sys_override = NULL;
+    /* The frames of two windows, and one that the second leads to. */
+    ck_assert_uint_eq(copies, KEPT_COPIES + 1);
+    ck_assert_uint_eq(copied.flags, 0);
+    ck_assert_uint_gt(copied.count, 20);
+    ck_assert_uint_lt(copied.count, whole.count - 20);
+    ck_assert_mem_eq(copied.pcs, whole.pcs, copied.count * sizeof(copied.pcs[0]));
+}
+END_TEST
+
+static bool refuse_copies(long number, const long args[6], long *result)
+{
+    (void)args;
+    *result = -EPERM;
+    return number == SYS_process_vm_readv;
+}
+
+START_TEST(system_call_refused)
+{
+    start();
+    const struct stack_copy copy = {getpid(), window, WINDOW};
+    struct unwind_regs regs;
+    unwind_regs_here(&regs);
+    sys_override = refuse_copies;
+    walk_copied(&regs, ALL_VALID, true, &copy);
+    sys_override = NULL;
+    ck_assert_uint_eq(copied.count, 1);
+    ck_assert_uint_eq(copied.flags, 0);
+}
+END_TEST
+
+/* The last word before memory that is not there, and one that is half in it. */
+START_TEST(reads_at_the_end_of_memory)
+{
+    char *pages = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(pages, MAP_FAILED);
+    ck_assert_int_eq(munmap(pages + 2 * PAGE, PAGE), 0);
+    uintptr_t end = (uintptr_t)pages + 2 * PAGE, value = 0;
+    const struct stack_copy copy = {getpid(), window, WINDOW};
+    struct stack_reader reader;
+    memset(pages, 7, 2 * PAGE);
+    stack_reader_start_copy(&reader, &copy);
+    ck_assert(stack_read(&reader, end - 8, &value));
+    ck_assert_uint_eq(value, 0x0707070707070707);
+    ck_assert(!stack_read(&reader, end - 7, &value));
+    ck_assert(stack_read(&reader, end - PAGE - 4, &value));
+    ck_assert_uint_eq(value, 0x0707070707070707);
+    ck_assert(!stack_read(&reader, end, &value));
+    ck_assert(!stack_read(&reader, 0, &value));
+    ck_assert(!stack_read(&reader, UINTPTR_MAX - 7, &value));
+    ck_assert(!stack_read(&reader, UINTPTR_MAX - 3, &value));
+    ck_assert(stack_read(&reader, end - 8, &value));
+    ck_assert(stack_reader_can_read(&reader, end - 1));
+    ck_assert(!stack_reader_can_read(&reader, end));
+    ck_assert(!stack_reader_adopt(&reader));
+    /* Endless leads are followed for a while only. */
+    uint32_t reads = 0;
+    while (stack_read(&reader, reads % 2 ? (uintptr_t)window : end - 8, &value) && reads < 100000)
+        reads++;
+    ck_assert_uint_gt(reads, 50);
+    ck_assert_uint_lt(reads, 1000);
+    munmap(pages, 2 * PAGE);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *s = suite_create("stack_copy");
+    TCase *t = tcase_create("stack_copy");
+    tcase_add_test(t, windows_that_follow_each_other);
+    /* ThreadSanitizer calls handlers itself, when it likes: then there is no signal frame. */
+    if (!THREAD_SANITIZER)
+        tcase_add_test(t, through_a_handler_on_another_stack);
+    /* Code for AddressSanitizer, and its read, hang on rbp. */
+    if (!ADDRESS_SANITIZER) {
+        tcase_add_test(t, thread_that_waits);
+        tcase_add_test(t, thread_of_another_process);
+    }
+    tcase_add_test(t, registers_that_are_not_known);
+    tcase_add_test(t, stack_unmapped_meanwhile);
+    tcase_add_test(t, system_call_refused);
+    tcase_add_test(t, reads_at_the_end_of_memory);
+    suite_add_tcase(s, t);
+    return s;
+}

@@ -29,7 +29,7 @@
 #include "agent/thread/own_thread.h"
 #include "agent/thread/thread_context.h"
 #include "agent/unwind/modules.h"
-#include "agent/unwind/unwind.h"
+#include "agent/unwind/unwinder.h"
 #include "uploader/uploader.h"
 
 enum agent_state { AGENT_OFF, AGENT_STARTING, AGENT_ON, AGENT_STOPPING };
@@ -181,7 +181,10 @@ static int start_unwinder(void)
     modules_mark_system((uintptr_t)next.malloc);
     if (has_own_malloc())
         modules_mark_system((uintptr_t)next_first_malloc);
-    return unwind_start();
+    error = unwind_start();
+    if (!error)
+        unwinder_start(options.unwinder);
+    return error;
 }
 
 static int start_uploader(char *const *environment, const char *program)
@@ -442,19 +445,21 @@ void agent_fork_prepare(void)
     thread_tls.inside++;
     thread_tls.in_fork = 1;
     modules_lock_for_fork();
+    unwinder_before_fork();
 }
 
-static void after_fork(void)
+static void after_fork(bool in_child)
 {
     thread_tls.in_fork = 0;
     thread_tls.inside--;
+    unwinder_after_fork(in_child);
     modules_unlock_after_fork();
 }
 
 void agent_fork_parent(void)
 {
     if (thread_tls.in_fork)
-        after_fork();
+        after_fork(false);
 }
 
 /* The child has one thread and a copy of the parent's memory: what the parent recorded is the
@@ -483,5 +488,5 @@ void agent_fork_child(void)
         own = thread_attach(0, 0);
     if (scheduler)
         scheduler->reset_in_child(own);
-    after_fork();
+    after_fork(true);
 }

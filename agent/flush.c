@@ -14,12 +14,13 @@
 #include "agent/record/time_recorder.h"
 #include "agent/sched/cpu_sample.h"
 #include "agent/thread/thread_context.h"
+#include "agent/unwind/unwinder.h"
 #include "uploader/uploader.h"
 
 /* A sample takes microseconds; a second means that its thread is stopped. */
 static const uint64_t quiescence_limit_ns = NS_PER_SEC;
 
-enum { COMMENTS = STAT_COUNT + 4, COMMENT_SIZE = 160 };
+enum { COMMENTS = STAT_COUNT + 5, COMMENT_SIZE = 160 };
 
 static struct lock flush_lock = LOCK_INIT(LOCK_FLUSH);
 static uint32_t sequence;
@@ -133,6 +134,7 @@ static void make_comments(const struct window *window)
     size_t count = 0;
     format(comments.texts[count++], COMMENT_SIZE, "libagent: service: %s",
            options.service ? options.service : "");
+    format(comments.texts[count++], COMMENT_SIZE, "libagent: unwinder: %s", unwinder->name);
     for (int i = 0; i < STAT_COUNT; i++) {
         uint64_t now = stats_get((enum stat_id)i);
         if (now != comments.before[i]) {

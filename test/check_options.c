@@ -83,6 +83,7 @@ START_TEST(defaults)
     ck_assert_uint_eq(options.frequency, 101);
     ck_assert_uint_eq(options.alloc_interval, 512 * 1024);
     ck_assert_uint_eq(options.max_frames, 256);
+    ck_assert_int_eq(options.unwinder, UNWINDER_AUTO);
     ck_assert_uint_eq(options.period_ns, 60000000000u);
     ck_assert_ptr_null(options.output);
     ck_assert_uint_eq(options.output_limit, 1u << 30);
@@ -107,10 +108,10 @@ START_TEST(given_values)
     load(ENVIRONMENT("PATH=/bin", "LIBAGENT_ENABLED=yes", "LIBAGENT_PROCESSES=redis*,python3",
                      "LIBAGENT_PROCESS_RATE=0.25", "LIBAGENT_PROFILES= alloc ",
                      "LIBAGENT_FREQUENCY=10000", "LIBAGENT_ALLOC_INTERVAL=1",
-                     "LIBAGENT_MAX_FRAMES=1024", "LIBAGENT_PERIOD=24h", "LIBAGENT_OUTPUT=/var/p",
-                     "LIBAGENT_OUTPUT_LIMIT=5mib", "LIBAGENT_COMPRESSION=ZSTD",
-                     "LIBAGENT_MEMORY=9MiB", "LIBAGENT_LOG=debug", "LIBAGENT_SERVICE=shop",
-                     "LIBAGENT_THREAD_LABELS=off", "LIBAGENT_HELP=1"));
+                     "LIBAGENT_MAX_FRAMES=1024", "LIBAGENT_UNWINDER=libunwind",
+                     "LIBAGENT_PERIOD=24h", "LIBAGENT_OUTPUT=/var/p", "LIBAGENT_OUTPUT_LIMIT=5mib",
+                     "LIBAGENT_COMPRESSION=ZSTD", "LIBAGENT_MEMORY=9MiB", "LIBAGENT_LOG=debug",
+                     "LIBAGENT_SERVICE=shop", "LIBAGENT_THREAD_LABELS=off", "LIBAGENT_HELP=1"));
     ck_assert(options.enabled);
     ck_assert_str_eq(options.processes, "redis*,python3");
     ck_assert(options.process_rate == 0.25);
@@ -118,6 +119,7 @@ START_TEST(given_values)
     ck_assert_uint_eq(options.frequency, 10000);
     ck_assert_uint_eq(options.alloc_interval, 1);
     ck_assert_uint_eq(options.max_frames, 1024);
+    ck_assert_int_eq(options.unwinder, UNWINDER_LIBUNWIND);
     ck_assert_uint_eq(options.period_ns, 86400000000000u);
     ck_assert_str_eq(options.output, "/var/p");
     ck_assert_uint_eq(options.output_limit, 5u << 20);
@@ -195,6 +197,7 @@ START_TEST(wrong_values_switch_their_part_off)
     check_wrong("LIBAGENT_ENABLED=maybe", "false, true", PART_ALL);
     check_wrong("LIBAGENT_PROCESS_RATE=1.1", "a number from 0 to 1;", PART_ALL);
     check_wrong("LIBAGENT_OUTPUT_LIMIT=much", "a size from", PART_OUTPUT);
+    check_wrong("LIBAGENT_UNWINDER=dwarf", "one of auto, cfi, fp, libunwind;", PART_ALL);
     check_wrong("LIBAGENT_COMPRESSION=lz4", "one of gzip, zstd, none;", PART_OUTPUT);
     check_wrong("LIBAGENT_LOG=loud", "one of error, warn, info, debug;", PART_LOG);
     ck_assert_int_eq(options.log, LOG_WARN);
@@ -219,14 +222,14 @@ START_TEST(texts_have_a_longest)
         CHECK_SILENT();
     }
     /* All at their longest find room. */
-    static char all[17][4200];
+    static char all[18][4200];
     static const char *const names[] = {
         "ENABLED",        "PROCESSES",  "PROCESS_RATE", "PROFILES", "FREQUENCY",
         "ALLOC_INTERVAL", "MAX_FRAMES", "PERIOD",       "OUTPUT",   "OUTPUT_LIMIT",
         "COMPRESSION",    "MEMORY",     "LOG",          "LOG_FILE", "OTEL_SERVICE_NAME",
-        "THREAD_LABELS",  "HELP"};
-    char *environment[18] = {NULL};
-    for (int i = 0; i < 17; i++) {
+        "THREAD_LABELS",  "HELP",       "UNWINDER"};
+    char *environment[19] = {NULL};
+    for (int i = 0; i < 18; i++) {
         int start = sprintf(all[i], i == 14 ? "%s=" : "LIBAGENT_%s=", names[i]);
         memset(all[i] + start, '0', 4095);
         all[i][start + 4094] = '1'; /* a number that is right, or a wrong word */
@@ -410,7 +413,7 @@ START_TEST(the_help_shows_the_values_in_force)
     logged();
     size_t length = options_help(text, sizeof(text));
     ck_assert_uint_eq(length, strlen(text));
-    ck_assert_int_eq(lines_of(text), 2 * 17);
+    ck_assert_int_eq(lines_of(text), 2 * 18);
     ck_assert_ptr_nonnull(strstr(text, "LIBAGENT_FREQUENCY=99\n    samples in each second"));
     ck_assert_ptr_nonnull(strstr(text, "(a whole number from 1 to 10000; default 101)\n"));
     ck_assert_ptr_nonnull(strstr(text, "LIBAGENT_PERIOD=(wrong value)\n"));

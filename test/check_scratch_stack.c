@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "agent/export/scratch_stack.h"
+#include "agent/base/scratch_stack.h"
 
 enum { STACK_SIZE = 64 << 10 };
 

@@ -10,7 +10,7 @@
 #include "agent/record/time_recorder.h"
 #include "agent/thread/moment.h"
 #include "agent/thread/thread_context.h"
-#include "agent/unwind/unwind.h"
+#include "agent/unwind/unwinder.h"
 
 /* A thread that found sampling off looks again after so many bytes: a start reaches it soon, and
  * the look costs nothing measurable. */
@@ -77,7 +77,7 @@ static uint32_t walk_and_add(struct thread_slot *slot, struct record_stack *stac
     uint32_t generation;
     unwind_regs_here(&regs);
     uint32_t count =
-        unwind_walk(&regs, false, &home, stack->pcs, options.max_frames, &flags, &generation);
+        unwinder->walk(&regs, false, &home, stack->pcs, options.max_frames, &flags, &generation);
     slot->stack_low = home.low;
     stack->generation = generation;
     if (flags & UNWIND_CUT)

@@ -42,6 +42,7 @@
       (void (*prepare)(void), void (*parent)(void), void (*child)(void), void *dso))               \
     X(void *, dlopen, (const char *file, int mode))                                                \
     X(void *, dlsym, (void *handle, const char *name))                                             \
+    X(char *, dlerror, (void))                                                                     \
     X(int, dlclose, (void *handle))                                                                \
     X(int, dl_iterate_phdr, (int (*callback)(void *, size_t, void *), void *data))                 \
     X(int, sigaction, (int signal, const struct sigaction *action, struct sigaction *old))         \

@@ -48,6 +48,7 @@ enum row_index {
     ROW_FREQUENCY,
     ROW_ALLOC_INTERVAL,
     ROW_MAX_FRAMES,
+    ROW_UNWINDER,
     ROW_PERIOD,
     ROW_OUTPUT,
     ROW_OUTPUT_LIMIT,
@@ -62,6 +63,7 @@ enum row_index {
 };
 
 static const char *const profile_words[] = {"cpu", "alloc", NULL};
+static const char *const unwinder_words[] = {"auto", "cfi", "fp", "libunwind", NULL};
 static const char *const compression_words[] = {"gzip", "zstd", "none", NULL};
 static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
 
@@ -121,6 +123,13 @@ static const struct option_row rows[ROW_COUNT] = {
                         .low = 1,
                         .high = 1024,
                         .help = "frames kept of a stack"},
+    [ROW_UNWINDER] = {.name = PREFIX "UNWINDER",
+                      .type = TYPE_WORD,
+                      .part = PART_ALL,
+                      MEMBER(unwinder),
+                      .default_text = "auto",
+                      .words = unwinder_words,
+                      .help = "how stacks are walked; auto is cfi"},
     [ROW_PERIOD] = {.name = PREFIX "PERIOD",
                     .type = TYPE_DURATION,
                     .part = PART_ALL,

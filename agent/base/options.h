@@ -18,6 +18,7 @@
 #include "agent/base/log.h"
 
 enum { PROFILE_CPU = 1, PROFILE_ALLOC = 2 };
+enum unwinder_id { UNWINDER_AUTO, UNWINDER_CFI, UNWINDER_FP, UNWINDER_LIBUNWIND };
 enum compression { COMPRESSION_GZIP, COMPRESSION_ZSTD, COMPRESSION_NONE };
 
 /* One member a row of the table, in its order; the text values point into a copy made at load,
@@ -30,6 +31,7 @@ struct options {
     uint32_t frequency;           /* LIBAGENT_FREQUENCY: Hz of CPU time, 1 to 10000 */
     uint64_t alloc_interval;      /* LIBAGENT_ALLOC_INTERVAL: bytes, at least 1 */
     uint32_t max_frames;          /* LIBAGENT_MAX_FRAMES: 1 to 1024 */
+    enum unwinder_id unwinder;    /* LIBAGENT_UNWINDER */
     uint64_t period_ns;           /* LIBAGENT_PERIOD: 0 or 1 s to 24 h */
     const char *output;           /* LIBAGENT_OUTPUT: folder, NULL: the default one */
     uint64_t output_limit;        /* LIBAGENT_OUTPUT_LIMIT: bytes */

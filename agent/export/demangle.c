@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "agent/base/scratch_stack.h"
 #include "agent/base/sys.h"
 #include "agent/export/demangle_heap.h"
-#include "agent/export/scratch_stack.h"
 
 /* One mapping: guard, stack, copy of the name, heap.
  *

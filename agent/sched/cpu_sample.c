@@ -9,7 +9,7 @@
 #include "agent/record/scratch.h"
 #include "agent/record/time_recorder.h"
 #include "agent/thread/moment.h"
-#include "agent/unwind/unwind.h"
+#include "agent/unwind/unwinder.h"
 
 static const uint64_t one_sample = (uint64_t)1 << RECORD_FRACTION_BITS;
 
@@ -43,7 +43,7 @@ static uint32_t walk_and_add(struct thread_slot *slot, struct record_stack *stac
     unwind_regs_from_context(&regs, ucontext);
     /* The first place stays free for a pseudo frame; without one the stack begins a word on. */
     uint32_t count =
-        unwind_walk(&regs, true, &home, stack->pcs + 1, options.max_frames, &flags, &generation);
+        unwinder->walk(&regs, true, &home, stack->pcs + 1, options.max_frames, &flags, &generation);
     slot->stack_low = home.low;
     count_flags(flags);
     if (flags & UNWIND_LEAF_SELF) {

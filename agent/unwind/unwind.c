@@ -11,6 +11,7 @@
 #include "agent/base/sys.h"
 #include "agent/thread/moment.h"
 #include "agent/unwind/cfi_expression.h"
+#include "agent/unwind/stack_purity.h"
 #include "agent/unwind/unwind_arch.h"
 
 /* Stacks that a walk may enter by a signal frame: handlers nest, but not endlessly. */
@@ -22,10 +23,6 @@ enum { SELF_FRAMES_MAX = 64 };
 #define FOLLOWED_REGISTERS (1ull << UNWIND_SP | 1ull << UNWIND_FP | 1ull << UNWIND_PC)
 
 enum step { STEP_CALLER, STEP_END, STEP_STOP, STEP_AGAIN };
-
-/* Whether locks of system objects may be held, see UNWIND_CLEAN: frames from the innermost on
- * are the app's, then system ones; after those only one more may come (_start). */
-enum purity { PURE_APP, PURE_SYSTEM, PURE_LAST, IMPURE };
 
 struct walk {
     struct unwind_regs *regs;
@@ -263,13 +260,8 @@ static __attribute__((noinline)) enum step step_guess(struct walk *w, enum rule_
 
 static void note_purity(struct walk *w, uint64_t rule)
 {
-    bool system = (rule & RULE_SYSTEM) != 0;
-    if (w->purity == PURE_LAST || rule_kind(rule) == RULE_UNKNOWN || (system && w->count == 0))
-        w->purity = IMPURE;
-    else if (w->purity == PURE_APP && system)
-        w->purity = PURE_SYSTEM;
-    else if (w->purity == PURE_SYSTEM && !system)
-        w->purity = PURE_LAST;
+    w->purity = purity_after(w->purity, (rule & RULE_SYSTEM) != 0, rule_kind(rule) != RULE_UNKNOWN,
+                             w->count == 0);
 }
 
 /* Writes the frame down; false when there is no room. */

@@ -67,7 +67,8 @@ int unwind_start(void) MUST_USE;
  * libagent.so left out: the interrupted pc itself where `regs` come from a signal context, and
  * past a signal frame; return address - 1 everywhere else. `exact` tells that regs' own pc is
  * an interrupted one. Returns the number written; *flags gets unwind_flags, *generation that of
- * the module list used. */
+ * the module list used. Afterwards `regs` are those of the frame where the walk ended: of the first
+ * that there was no room for, where it is UNWIND_CUT. */
 uint32_t unwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *home, uint64_t *pcs,
                      uint32_t max, uint32_t *flags, uint32_t *generation);
 /* The same for a stack that is not the caller's: a thread that is blocked or stopped. `valid` has a

@@ -1,4 +1,4 @@
-#include "agent/export/scratch_stack.h"
+#include "agent/base/scratch_stack.h"
 
 /* The frame pointer stands at the frame on the old stack during the call, so that unwinders and
  * debuggers pass from one stack to the other. The mark is that frame pointer: the callee-saved

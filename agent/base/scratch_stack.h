@@ -1,10 +1,11 @@
 /* scratch_stack.h: runs a function on another stack, and can end it from any depth.
  *
  * For code of others that recurses and takes its arrays from the stack: the flush may run on the
- * stack of any thread of the app that calls exit, and that may be small. Ending from any depth is
- * for functions that would not come back in time; what is left behind must own nothing.
+ * stack of any thread of the app that calls exit, a sample on any at all, and these may be small.
+ * Ending from any depth is for functions that would not come back in time; what is left behind must
+ * own nothing.
  *
- * Owns: nothing. Context: INIT, TICK. Locks: none. One file a processor: each is a few lines of
+ * Owns: nothing. Context: any. Locks: none. One file a processor: each is a few lines of
  * assembly, in scratch_stack.c. */
 #ifndef LIBAGENT_SCRATCH_STACK_H
 #define LIBAGENT_SCRATCH_STACK_H

@@ -1,0 +1,38 @@
+/* unwinder.h: the ways to walk a stack, one small table of functions each, one file each.
+ *
+ *   cfi        call frame information (unwind.c); the default, and what the others fall back to
+ *   fp         frame records (frame_pointers.c)
+ *   libunwind  that library, where it is installed (libunwind_walk.c)
+ *
+ * Owns: the choice. Context: `walk` SIG, HOOK, inside a thread guard; the rest INIT. Locks: none
+ * that is waited for in a walk. */
+#ifndef LIBAGENT_UNWINDER_H
+#define LIBAGENT_UNWINDER_H
+
+#include "agent/base/options.h"
+#include "agent/unwind/unwind.h"
+
+struct unwinder {
+    const char *name; /* as LIBAGENT_UNWINDER has it */
+    /* After unwind_start. 0, or a negative errno and a line in the log: it cannot be used here.
+     * NULL: nothing to do. */
+    int (*start)(void);
+    /* As unwind_walk. */
+    uint32_t (*walk)(struct unwind_regs *regs, bool exact, struct unwind_stack *home, uint64_t *pcs,
+                     uint32_t max, uint32_t *flags, uint32_t *generation);
+    /* Around a fork; NULL: nothing to do. */
+    void (*before_fork)(void);
+    void (*after_fork)(bool in_child);
+};
+
+extern HIDDEN const struct unwinder unwinder_cfi, unwinder_frame_pointers, unwinder_libunwind;
+/* The one in use. */
+extern HIDDEN const struct unwinder *unwinder;
+
+/* INIT. Where the choice cannot be used, cfi is. */
+void unwinder_start(enum unwinder_id choice);
+/* Inside modules_lock_for_fork and its release. */
+void unwinder_before_fork(void);
+void unwinder_after_fork(bool in_child);
+
+#endif

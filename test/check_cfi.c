@@ -63,12 +63,12 @@ static size_t begin_tables(const char *augmentation, const void *data, size_t si
     put_n(0, 4);
     put_n(1, 1);
     put(augmentation, strlen(augmentation) + 1);
-    PUT_BYTES(1, 0x78, 16); /* code 1, data -8, return address 16 */
+    PUT_BYTES(1, 0x78, UNWIND_RA); /* code 1, data -8 */
     if (augmentation[0] == 'z') {
         put_n(size, 1);
         put(data, size);
     }
-    PUT_BYTES(0x0c, 7, 8, 0x90, 1);
+    PUT_BYTES(0x0c, 7, 8, 0x80 | UNWIND_RA, 1);
     end_entry(cie);
     size_t fde = begin_entry();
     put_n(frame_size, 4); /* back to the CIE at 0 */
@@ -191,7 +191,7 @@ START_TEST(every_rule)
     PUT_BYTES(0x05, 40, 2, 0x94 | 9, 3); /* a vector register; r29 by the short form */
     PUT_BYTES(0x01);                     /* set_loc 0x20 */
     put_n((uint64_t)(CODE_VADDR + 0x20 - (FRAME_VADDR + frame_size)), 4);
-    PUT_BYTES(0x06, 3, 0x07, 16); /* restore_extended rbx, no return address */
+    PUT_BYTES(0x06, 3, 0x07, UNWIND_RA); /* restore_extended rbx, no return address */
     end_tables(fde);
     struct cfi_row row = row_at(0x1f);
     ck_assert_int_eq(row.cfa_register, 6);
@@ -213,7 +213,7 @@ START_TEST(every_rule)
     ck_assert_uint_eq(expression[1], 16);
     row = row_at(0x20);
     ck_assert_int_eq(row.kind[3], CFI_SAME);
-    ck_assert_int_eq(row.kind[16], CFI_UNDEFINED);
+    ck_assert_int_eq(row.kind[UNWIND_RA], CFI_UNDEFINED);
 }
 END_TEST
 

@@ -15,6 +15,7 @@
 #include "agent/base/sys.h"
 #include "agent/sched/cpu_sample.h"
 #include "agent/sched/sched.h"
+#include "agent/thread/libc_thread.h"
 #include "test/cpu_fixture.h"
 #include "test/demand.h"
 #include "test/own_log.h"
@@ -170,7 +171,7 @@ static uintptr_t foreign[8];
 
 static bool has_foreign_pointer(long number, const long args[6], long *result)
 {
-    if (number != SYS_arch_prctl)
+    if (number != LIBC_THREAD_POINTER_CALL)
         return false;
     *(uintptr_t *)args[1] = (uintptr_t)foreign;
     *result = 0;

@@ -42,6 +42,7 @@ static __attribute__((noinline)) void walk(void)
 }
 
 /* Code without any call frame information: with a frame record, and with nothing at all. */
+#if defined(__x86_64__)
 __asm__(".pushsection .text\n"
         "call_with_record:\n"
         "push %rbp\n"
@@ -57,6 +58,22 @@ __asm__(".pushsection .text\n"
         "ret\n"
         "pc_in_leaf: ret\n"
         ".popsection\n");
+#elif defined(__aarch64__)
+__asm__(".pushsection .text\n"
+        "call_with_record:\n"
+        "stp x29, x30, [sp, #-32]!\n"
+        "mov x29, sp\n"
+        "blr x0\n"
+        "ldp x29, x30, [sp], #32\n"
+        "ret\n"
+        "call_without_record:\n"
+        "stp x29, x30, [sp, #-16]!\n"
+        "mov x29, #-1\n" /* no frame pointer */
+        "blr x0\n"
+        "ldp x29, x30, [sp], #16\n"
+        "pc_in_leaf: ret\n"
+        ".popsection\n");
+#endif
 void call_with_record(void (*function)(void));
 void call_without_record(void (*function)(void));
 void pc_in_leaf(void);
@@ -92,8 +109,13 @@ END_TEST
 START_TEST(leaf_without_rules)
 {
     start();
-    uintptr_t stack[] = {(uintptr_t)known_truth + 1, 0, 0, 0};
     struct unwind_regs regs = {.r = {0}};
+#if defined(__x86_64__)
+    uintptr_t stack[] = {(uintptr_t)known_truth + 1, 0, 0, 0};
+#elif defined(__aarch64__)
+    uintptr_t stack[] = {0, 0, 0, 0};
+    regs.r[UNWIND_RA] = (uintptr_t)known_truth + 1;
+#endif
     regs.r[UNWIND_PC] = (uintptr_t)pc_in_leaf;
     regs.r[UNWIND_SP] = (uintptr_t)stack;
     regs.r[UNWIND_FP] = 1;
@@ -104,14 +126,27 @@ START_TEST(leaf_without_rules)
 }
 END_TEST
 
-/* Code that no object holds.
- * push rbp; mov rbp, rsp; call rdi; pop rbp; ret */
+/* Code that no object holds; its calls end at byte CALL_AT. */
+#if defined(__x86_64__)
+enum { CALL_AT = 5, CALL_WITHOUT_AT = 4 };
+/* push rbp; mov rbp, rsp; call rdi; pop rbp; ret */
 static const uint8_t jit_call[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
 /* push rbp; mov rbp, rsp; mov rdi, rsi; call rdx; pop rbp; ret */
 static const uint8_t jit_outer[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x89,
                                     0xf7, 0xff, 0xd2, 0x5d, 0xc3};
 /* push rbp; xor ebp, ebp; call rdi; pop rbp; ret */
 static const uint8_t jit_no_record[] = {0x55, 0x31, 0xed, 0xff, 0xd7, 0x5d, 0xc3};
+#elif defined(__aarch64__)
+enum { CALL_AT = 11, CALL_WITHOUT_AT = 11 };
+/* stp x29, x30, [sp, #-16]!; mov x29, sp; blr x0; ldp x29, x30, [sp], #16; ret */
+static const uint32_t jit_call[] = {0xa9bf7bfd, 0x910003fd, 0xd63f0000, 0xa8c17bfd, 0xd65f03c0};
+/* The same with mov x0, x1; blr x2 */
+static const uint32_t jit_outer[] = {0xa9bf7bfd, 0x910003fd, 0xaa0103e0,
+                                     0xd63f0040, 0xa8c17bfd, 0xd65f03c0};
+/* The same with mov x29, xzr; blr x0 */
+static const uint32_t jit_no_record[] = {0xa9bf7bfd, 0xaa1f03fd, 0xd63f0000, 0xa8c17bfd,
+                                         0xd65f03c0};
+#endif
 static uint8_t *jit;
 
 static void make_jit(void)
@@ -120,6 +155,7 @@ static void make_jit(void)
     memcpy(jit, jit_call, sizeof(jit_call));
     memcpy(jit + 64, jit_outer, sizeof(jit_outer));
     memcpy(jit + 128, jit_no_record, sizeof(jit_no_record));
+    __builtin___clear_cache((char *)jit, (char *)jit + 4096);
 }
 
 static __attribute__((noinline)) void through_jit(void)
@@ -136,7 +172,7 @@ START_TEST(jit_code_with_frame_records)
     through_jit();
     /* walk, two of the JIT, through_jit, ... */
     ck_assert_uint_eq(ours.count, truth.count + 2);
-    ck_assert_uint_eq(ours.pcs[1], (uintptr_t)jit + 5);
+    ck_assert_uint_eq(ours.pcs[1], (uintptr_t)jit + CALL_AT);
     ck_assert_mem_eq(ours.pcs + 4, truth.pcs + 2, (truth.count - 2) * sizeof(uint64_t));
     ck_assert_uint_eq(ours.flags, UNWIND_COMPLETE); /* whose code it is cannot be known */
     ck_assert_uint_eq(modules_stale, 1);
@@ -149,7 +185,7 @@ START_TEST(jit_code_without_frame_records)
     make_jit();
     ((void (*)(void (*)(void)))(jit + 128))(walk);
     ck_assert_uint_eq(ours.count, 2);
-    ck_assert_uint_eq(ours.pcs[1], (uintptr_t)jit + 128 + 4);
+    ck_assert_uint_eq(ours.pcs[1], (uintptr_t)jit + 128 + CALL_WITHOUT_AT);
     ck_assert_uint_eq(ours.flags, 0);
 }
 END_TEST

@@ -27,6 +27,14 @@
 
 enum { REFERENCE_MAX = 512 };
 
+#if defined(__x86_64__)
+#define CONTEXT_PC(context) ((context)->uc_mcontext.gregs[REG_RIP])
+#define CONTEXT_SP(context) ((context)->uc_mcontext.gregs[REG_RSP])
+#elif defined(__aarch64__)
+#define CONTEXT_PC(context) ((context)->uc_mcontext.pc)
+#define CONTEXT_SP(context) ((context)->uc_mcontext.sp)
+#endif
+
 struct frames {
     uint64_t pcs[REFERENCE_MAX];
     uint32_t count, flags, generation;

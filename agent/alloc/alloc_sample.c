@@ -167,7 +167,7 @@ static COLD void look_and_sample(size_t size)
 
 void alloc_sample_inside_hook(size_t size)
 {
-    uint32_t mode = float_mode_enter();
+    float_mode mode = float_mode_enter();
     look_and_sample(size);
     float_mode_leave(mode);
 }

@@ -14,30 +14,49 @@
 /* The processor's own mode: no traps, to nearest. */
 static const uint32_t float_mode_plain = 0x1f80;
 
-static inline void float_mode_leave(uint32_t mode)
+typedef uint32_t float_mode;
+
+static inline void float_mode_leave(float_mode mode)
 {
     __asm__ volatile("ldmxcsr %0" : : "m"(mode) : "memory");
 }
 
 /* Returns what float_mode_leave puts back. What computes in between is a call, so that the compiler
  * moves nothing of it over this one. */
-static inline uint32_t float_mode_enter(void)
+static inline float_mode float_mode_enter(void)
 {
-    uint32_t mode;
+    float_mode mode;
     __asm__ volatile("stmxcsr %0" : "=m"(mode) : : "memory");
     float_mode_leave(float_mode_plain);
     return mode;
 }
 
-#else
+#elif defined(__aarch64__)
 
-static inline void float_mode_leave(uint32_t mode)
+/* The control register (0: no traps, to nearest), and the one of flags. */
+typedef struct {
+    uint64_t control, flags;
+} float_mode;
+
+static inline void float_mode_leave(float_mode mode)
 {
-    (void)mode;
+    __asm__ volatile("msr fpcr, %0\n\t"
+                     "msr fpsr, %1"
+                     :
+                     : "r"(mode.control), "r"(mode.flags)
+                     : "memory");
 }
-static inline uint32_t float_mode_enter(void)
+
+static inline float_mode float_mode_enter(void)
 {
-    return 0;
+    float_mode mode;
+    __asm__ volatile("mrs %0, fpcr\n\t"
+                     "mrs %1, fpsr"
+                     : "=r"(mode.control), "=r"(mode.flags)
+                     :
+                     : "memory");
+    float_mode_leave((float_mode){0, 0});
+    return mode;
 }
 
 #endif

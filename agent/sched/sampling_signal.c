@@ -169,7 +169,7 @@ static bool has_handler(const struct sigaction *action)
  * handler and ours fit. 12 KiB where the kernel does not tell its frame's size. */
 static size_t ample_alternate_stack(void)
 {
-    return MAX_OF(4 * getauxval(AT_MINSIGSTKSZ), 12288ul);
+    return MAX_OF(4 * sys_auxv(AT_MINSIGSTKSZ), 12288ul);
 }
 
 /* The calling thread's alternate stack stands for those of all; one that is not set yet may be
@@ -225,9 +225,12 @@ static uintptr_t stack_pointer_of(const void *environment)
     __asm__("movq %%fs:48, %0" : "=r"(guard));
     uintptr_t word = ((const uintptr_t *)environment)[STACK_POINTER];
     return (word >> ROTATED | word << (64 - ROTATED)) ^ guard;
-#else
-    (void)environment;
-    return 0;
+#elif defined(__aarch64__)
+    /* The fourteenth word, masked by the process's pointer guard, which the loader takes from the
+     * kernel's random bytes, the second eight, as in glibc since 2.19. */
+    enum { STACK_POINTER = 13 };
+    const uintptr_t *random = (const uintptr_t *)sys_auxv(AT_RANDOM);
+    return random ? ((const uintptr_t *)environment)[STACK_POINTER] ^ random[1] : 0;
 #endif
 }
 

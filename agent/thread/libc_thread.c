@@ -1,6 +1,7 @@
 #include "agent/thread/libc_thread.h"
 
 #include "agent/base/sys.h"
+#include "agent/thread/thread_context.h"
 
 #if defined(__x86_64__)
 
@@ -8,23 +9,71 @@
 
 enum {
     /* In glibc's struct pthread: at 720 from 2.11 on. */
-    ID_LOWEST = 512,
-    ID_HIGHEST = 1024,
+    ID_NEAREST = 512,
+    ID_FARTHEST = 1024,
+    ID_STEP = sizeof(uint32_t),
     SELF = 0,
     SELF_TOO = 16,
 };
 
-static size_t id_offset;
-
-size_t libc_thread_id_offset(void)
+static bool ask_pointer(uintptr_t *pointer)
 {
-    uintptr_t control;
-    __asm__("movq %%fs:0, %0" : "=r"(control));
+    return sys_call2(SYS_arch_prctl, ARCH_GET_FS, pointer) == 0;
+}
+
+static bool has_own_address(uintptr_t control)
+{
+    return sys_readable(control + SELF) && sys_readable(control + SELF_TOO) &&
+           *(const uintptr_t *)(control + SELF) == control &&
+           *(const uintptr_t *)(control + SELF_TOO) == control;
+}
+
+#elif defined(__aarch64__)
+
+enum {
+    /* glibc's struct pthread lies right below the thread pointer, and its id 208 from its begin:
+     * 1,568 below in 2.31, 1,632 in 2.36. */
+    ID_NEAREST = -1024,
+    ID_FARTHEST = -4096,
+    ID_STEP = -(int)sizeof(uint32_t),
+};
+
+static bool ask_pointer(uintptr_t *pointer)
+{
+#ifdef LIBAGENT_TEST
+    long result;
+    if (sys_override &&
+        sys_override(LIBC_THREAD_POINTER_CALL, (const long[6]){0, (long)pointer}, &result))
+        return result == 0;
+#endif
+    *pointer = thread_pointer();
+    return true;
+}
+
+static bool has_own_address(uintptr_t control)
+{
+    return control % sizeof(control) == 0;
+}
+
+#endif
+
+static ptrdiff_t id_offset;
+
+ptrdiff_t libc_thread_id_offset(void)
+{
+    uintptr_t control = thread_pointer();
     uint32_t tid = (uint32_t)sys_tid();
-    size_t offset = ID_LOWEST;
-    while (offset < ID_HIGHEST && *(const uint32_t *)(control + offset) != tid)
-        offset += sizeof(tid);
-    return offset;
+    uintptr_t page = 0;
+    for (ptrdiff_t offset = ID_NEAREST; offset != ID_FARTHEST; offset += ID_STEP) {
+        uintptr_t at = control + (uintptr_t)offset;
+        /* Another libc's block may be smaller, and end with its mapping. */
+        if (at / PAGE_SIZE_MIN != page && !sys_readable(at))
+            break;
+        page = at / PAGE_SIZE_MIN;
+        if (*(const uint32_t *)at == tid)
+            return offset;
+    }
+    return ID_FARTHEST;
 }
 
 void libc_thread_start(void)
@@ -35,29 +84,9 @@ void libc_thread_start(void)
 bool libc_thread_is_current(int tid)
 {
     uintptr_t control = 0;
-    if (id_offset < ID_LOWEST || id_offset >= ID_HIGHEST)
+    if (id_offset == 0 || id_offset == ID_FARTHEST)
         return false; /* not found: no thread is known to be libc's */
-    if (sys_call2(SYS_arch_prctl, ARCH_GET_FS, &control) != 0 || !sys_readable(control + SELF) ||
-        !sys_readable(control + SELF_TOO) || !sys_readable(control + id_offset))
-        return false;
-    return *(const uintptr_t *)(control + SELF) == control &&
-           *(const uintptr_t *)(control + SELF_TOO) == control &&
-           *(const int32_t *)(control + id_offset) == tid;
+    return ask_pointer(&control) && has_own_address(control) &&
+           sys_readable(control + (uintptr_t)id_offset) &&
+           *(const int32_t *)(control + (uintptr_t)id_offset) == tid;
 }
-
-#else
-
-void libc_thread_start(void) {}
-
-size_t libc_thread_id_offset(void)
-{
-    return 0;
-}
-
-bool libc_thread_is_current(int tid)
-{
-    (void)tid;
-    return false;
-}
-
-#endif

@@ -1,7 +1,8 @@
 /* raw_thread.c: see raw_thread.h.
  *
- * A block is [guard page][stack][static TLS][thread control block]; the thread pointer is the begin
- * of the last.
+ * A block is, on x86-64, [guard page][stack][static TLS][thread control block], and the thread
+ * pointer is the begin of the last; on aarch64 [guard page][stack][thread control block][static
+ * TLS], and the thread pointer is the begin of the last, whose first two words are libc's.
  *
  * Protocol of a block:
  *  1. Taken when its `taken` is 0 (the kernel clears it when the thread has ended and is off its
@@ -20,27 +21,13 @@
 #include "agent/thread/libc_thread.h"
 #include "agent/thread/thread_context.h"
 
-#if defined(__x86_64__)
-
 enum {
     BLOCKS = 2, /* the agent's and the uploader's */
     PAGE = 4096,
-    /* glibc's struct pthread has 2.3 KiB (2.36): debuggers read it behind the thread pointer. */
+    /* glibc's struct pthread has 2.3 KiB (2.36), 1.8 on aarch64: debuggers read it. */
     CONTROL_SIZE = 2 * PAGE,
     TLS_MARGIN = 1024, /* around the variables that are known to lie in the static TLS */
     TAKEN = 1,
-};
-
-/* The begin of the control block, as the compiler, glibc and its debuggers know it. */
-struct control {
-    void *self;
-    void *dtv;
-    void *self_too;
-    int multiple_threads;
-    int gscope;
-    uintptr_t sysinfo;
-    uintptr_t stack_guard;
-    uintptr_t pointer_guard;
 };
 
 struct block {
@@ -58,7 +45,21 @@ extern void of_sanitizer(void) __asm__("__sanitizer_print_stack_trace") __attrib
 
 /* Gives the new thread's id or a negative errno. The new thread calls routine(NULL) and ends. */
 long raw_thread_clone(unsigned long flags, void *stack_top, uint32_t *tid, uint32_t *tid_too,
-                      void *control, void *(*routine)(void *));
+                      uintptr_t control, void *(*routine)(void *));
+
+#if defined(__x86_64__)
+
+/* The begin of the control block, as the compiler, glibc and its debuggers know it. */
+struct control {
+    void *self;
+    void *dtv;
+    void *self_too;
+    int multiple_threads;
+    int gscope;
+    uintptr_t sysinfo;
+    uintptr_t stack_guard;
+    uintptr_t pointer_guard;
+};
 
 __asm__(".pushsection .text.raw_thread,\"ax\",@progbits\n"
         ".hidden raw_thread_clone\n"
@@ -87,19 +88,68 @@ __asm__(".pushsection .text.raw_thread,\"ax\",@progbits\n"
         ".size raw_thread_clone, . - raw_thread_clone\n"
         ".popsection\n");
 
-static struct control *own_control(void)
+/* Of static TLS and control block, with the variables that are known to lie in the first. */
+static size_t tls_size(void)
 {
-    struct control *control;
-    __asm__("movq %%fs:0, %0" : "=r"(control));
-    return control;
+    uintptr_t low = MIN_OF((uintptr_t)&thread_tls, (uintptr_t)&errno);
+    return ALIGN_UP(thread_pointer() - low + TLS_MARGIN, (size_t)PAGE) + CONTROL_SIZE;
 }
 
-static size_t tls_size(const struct control *control)
+/* The thread pointer of the thread whose TLS and control block end at `end`. */
+static uintptr_t make_control(uintptr_t end, size_t size)
 {
-    uintptr_t end = (uintptr_t)control;
-    uintptr_t low = MIN_OF((uintptr_t)&thread_tls, (uintptr_t)&errno);
-    return ALIGN_UP(end - low + TLS_MARGIN, (size_t)PAGE);
+    (void)size;
+    const struct control *mine = (const struct control *)thread_pointer();
+    struct control *control = (struct control *)(end - CONTROL_SIZE);
+    control->self = control;
+    control->self_too = control;
+    control->stack_guard = mine->stack_guard;
+    control->pointer_guard = mine->pointer_guard;
+    return (uintptr_t)control;
 }
+
+#elif defined(__aarch64__)
+
+__asm__(".pushsection .text.raw_thread,\"ax\",@progbits\n"
+        ".hidden raw_thread_clone\n"
+        ".globl raw_thread_clone\n"
+        ".type raw_thread_clone, @function\n"
+        "raw_thread_clone:\n"
+        "    .cfi_startproc\n"
+        "    mov x9, x3\n"
+        "    mov x3, x4\n"
+        "    mov x4, x9\n"
+        "    mov x8, #220\n" /* clone */
+        "    svc #0\n"
+        "    cbz x0, 1f\n"
+        "    ret\n"
+        "1:\n"
+        /* The outermost frame: unwinders end here. */
+        "    .cfi_undefined x30\n"
+        "    mov x29, #0\n"
+        "    mov x30, #0\n"
+        "    blr x5\n"
+        "    mov x0, #0\n"
+        "    mov x8, #93\n" /* exit, of this thread */
+        "    svc #0\n"
+        "    udf #0\n"
+        "    .cfi_endproc\n"
+        ".size raw_thread_clone, . - raw_thread_clone\n"
+        ".popsection\n");
+
+static size_t tls_size(void)
+{
+    uintptr_t high = MAX_OF((uintptr_t)(&thread_tls + 1), (uintptr_t)(&errno + 1));
+    return CONTROL_SIZE + ALIGN_UP(high - thread_pointer() + TLS_MARGIN, (size_t)PAGE);
+}
+
+/* The guards are the process's, not the thread's. */
+static uintptr_t make_control(uintptr_t end, size_t size)
+{
+    return end - size + CONTROL_SIZE;
+}
+
+#endif
 
 static struct block *take_block(void)
 {
@@ -158,26 +208,21 @@ bool raw_thread_possible(void)
 
 int raw_thread_create(void *(*routine)(void *), size_t stack_size)
 {
-    const struct control *mine = own_control();
     struct block *block = take_block();
     if (!block)
         return -EAGAIN;
-    int error = map_block(block, PAGE + stack_size + tls_size(mine) + CONTROL_SIZE);
+    size_t own_size = tls_size();
+    int error = map_block(block, PAGE + stack_size + own_size);
     if (error) {
         store_release(&block->taken, 0);
         return error;
     }
-    struct control *control =
-        (struct control *)(void *)(block->memory + block->size - CONTROL_SIZE);
-    control->self = control;
-    control->self_too = control;
-    control->stack_guard = mine->stack_guard;
-    control->pointer_guard = mine->pointer_guard;
+    uintptr_t control = make_control((uintptr_t)block->memory + block->size, own_size);
     /* glibc's own flags: emulators know no other set. */
     unsigned long flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_SIGHAND |
                           CLONE_THREAD | CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
     /* gdb takes a thread whose word is 0 for the main thread. */
-    uint32_t *id = (uint32_t *)((uintptr_t)control + libc_thread_id_offset());
+    uint32_t *id = (uint32_t *)(control + (uintptr_t)libc_thread_id_offset());
     long tid;
 #ifdef LIBAGENT_TEST
     if (!sys_override || !sys_override(SYS_clone, (const long[6]){(long)flags}, &tid))
@@ -188,21 +233,3 @@ int raw_thread_create(void *(*routine)(void *), size_t stack_size)
         store_release(&block->taken, 0);
     return tid < 0 ? (int)tid : 0;
 }
-
-#else
-
-void raw_threads_wait_ended(void) {}
-
-bool raw_thread_possible(void)
-{
-    return false;
-}
-
-int raw_thread_create(void *(*routine)(void *), size_t stack_size)
-{
-    (void)routine;
-    (void)stack_size;
-    return -ENOSYS;
-}
-
-#endif

@@ -18,8 +18,7 @@
 
 #include "agent/base/compiler.h"
 
-/* False where the functions that the thread calls are not libc's own, or on a processor for which
- * the few lines of assembly are missing. */
+/* False where the functions that the thread calls are not libc's own. */
 bool raw_thread_possible(void);
 /* Starts it; routine's return ends it. 0 or a negative errno (-EAGAIN: two exist). */
 int raw_thread_create(void *(*routine)(void *), size_t stack_size) MUST_USE;

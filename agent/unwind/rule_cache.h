@@ -8,7 +8,8 @@
  *
  * The address and the publication count of the module list are one key of 47 bits: their sum,
  * each scaled by an odd constant. Scaling by an odd constant is a bijection, and set number and
- * tag together are the whole key, so one address never finds the rule of another within a
+ * tag together are the whole key (of code addresses of 48 bits, on aarch64, one bit says nothing:
+ * UNWIND_PC_SPARE_BITS), so one address never finds the rule of another within a
  * publication. A word of an earlier publication (also one stored late, by a walker that still
  * had the old list) is found only by an address that lies exactly the scaled difference away,
  * and whose publication agrees in the lower 6 bits too.
@@ -21,21 +22,24 @@
 #include <stdint.h>
 
 #include "agent/base/compiler.h"
+#include "agent/unwind/unwind.h"
 
 /* What to do at an address. RULE_NONE is an empty word. */
 enum rule_kind {
     RULE_NONE,
     RULE_SP,       /* CFA = stack pointer + offset */
     RULE_FP,       /* CFA = frame pointer + offset */
-    RULE_FP_DEREF, /* CFA = word at frame pointer + offset; caller's frame pointer at [fp] */
-    RULE_END,      /* no caller */
-    RULE_FULL,     /* more than a word can say: ask cfi.c each time */
-    RULE_NO_FDE,   /* a known object, but no rule */
-    RULE_UNKNOWN,  /* no known object; never stored */
+    RULE_FP_DEREF, /* x86-64: CFA = word at frame pointer + offset; caller's fp at [fp] */
+    RULE_SP_ONLY = RULE_FP_DEREF, /* aarch64: as RULE_SP, frame pointer unchanged */
+    RULE_SIMPLE_LAST = RULE_FP_DEREF,
+    RULE_END,     /* no caller */
+    RULE_FULL,    /* more than a word can say: ask cfi.c each time */
+    RULE_NO_FDE,  /* a known object, but no rule */
+    RULE_UNKNOWN, /* no known object; never stored */
 };
 
-/* A rule stands in the upper 24 bits of 64: offset / 8 in 14 with sign, fp slot 6 (the caller's
- * frame pointer is at CFA - 8 * slot; 0: unchanged), system 1 (the object is_system), kind 3. The
+/* A rule stands in the upper 24 bits of 64: offset / 8 in 14 with sign, slot 6 (what is saved at
+ * CFA - 8 * slot: see arch_step), system 1 (the object is_system), kind 3. The
  * offset is on top because the next load waits for it: one shift, and the rest is in the
  * addressing. */
 enum {
@@ -50,6 +54,7 @@ enum {
     RULE_PUBLICATION_BITS = 6,
     RULE_TAG_BITS = 34,
     RULE_KEY_BITS = 47,
+    RULE_PC_BITS = RULE_KEY_BITS + UNWIND_PC_SPARE_BITS, /* addresses above have no rule */
     RULE_SETS = 1 << (RULE_KEY_BITS - RULE_TAG_BITS),
     RULE_WAYS = 2,
 };
@@ -87,7 +92,7 @@ void rule_cache_prefault(void);
 /* The key in the upper 47 bits. */
 static inline uint64_t rule_key_(uint32_t publication, uintptr_t pc)
 {
-    uint64_t sum = pc + publication * 0x9e3779b97f4a7c15ull;
+    uint64_t sum = (pc >> UNWIND_PC_SPARE_BITS) + publication * 0x9e3779b97f4a7c15ull;
     return sum * (0xd6e8feb86659fd93ull << (64 - RULE_KEY_BITS));
 }
 
@@ -121,7 +126,8 @@ static inline uint64_t rule_find_(uint32_t publication, uintptr_t pc)
 extern void (*rule_watch)(uint32_t publication, uintptr_t pc, uint64_t rule);
 #endif
 
-/* RULE_NONE when there is none. `pc` is below 2^47. What is below a rule's bits is undefined. */
+/* RULE_NONE when there is none. `pc` is below 2^RULE_PC_BITS. What is below a rule's bits is
+ * undefined. */
 static inline uint64_t rule_lookup(uint32_t publication, uintptr_t pc)
 {
     uint64_t rule = rule_find_(publication, pc);

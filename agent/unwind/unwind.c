@@ -203,8 +203,11 @@ static __attribute__((noinline)) enum step apply_row(struct walk *w, const struc
         else if (reg == UNWIND_SP || reg == UNWIND_RA || (result == CFI_NEEDS_REGISTER && !same))
             return result_step(w, result);
     }
-    caller.r[UNWIND_PC] = caller.r[UNWIND_RA];
+    caller.r[UNWIND_PC] = arch_return_address(caller.r[UNWIND_RA]);
     *w->regs = caller;
+    /* A link register holds what the caller's own call put there. */
+    if (ARCH_HAS_LINK && !row->signal_frame)
+        valid &= ~(1ull << UNWIND_RA);
     w->valid = valid | 1ull << UNWIND_PC;
     w->exact = row->signal_frame;
     return STEP_CALLER;
@@ -220,42 +223,86 @@ static __attribute__((noinline)) enum step step_full(struct walk *w, uintptr_t p
     return apply_row(w, module->object, &row);
 }
 
+/* The rule of an address, known or made. */
+static inline uint64_t rule_at(const struct walk *w, uintptr_t pc)
+{
+    uint64_t rule = rule_make(RULE_UNKNOWN, 0, 0);
+    if (likely(pc >> RULE_PC_BITS == 0)) {
+        rule = rule_lookup(w->list->publication, pc);
+        if (unlikely(rule_kind(rule) == RULE_NONE))
+            rule = make_rule(w, pc);
+    }
+    return rule;
+}
+
+static enum step go_to(struct walk *w, uintptr_t sp, uintptr_t fp, uintptr_t pc)
+{
+    w->regs->r[UNWIND_SP] = sp;
+    w->regs->r[UNWIND_FP] = fp;
+    w->regs->r[UNWIND_PC] = pc;
+    w->valid = FOLLOWED_REGISTERS;
+    w->exact = false;
+    return STEP_CALLER;
+}
+
+/* By a frame record; STEP_STOP when the frame pointer is at none. */
+static enum step step_by_record(struct walk *w, enum rule_kind kind, uintptr_t fp)
+{
+    uintptr_t sp = w->regs->r[UNWIND_SP], caller_fp, pc;
+    if (fp % sizeof(fp) != 0 || fp < sp || !stack_read(&w->reader, fp, &caller_fp) ||
+        !stack_read(&w->reader, fp + sizeof(fp), &pc))
+        return STEP_STOP;
+    pc = arch_return_address(pc);
+    bool known = pc && modules_find(w->list, pc - 1);
+    bool outermost = !pc && !caller_fp;
+    if (!known && !outermost && (kind != RULE_UNKNOWN || !pc))
+        return STEP_STOP;
+    if (!known && !outermost && !w->known_count)
+        w->known_count = w->count;
+    go_to(w, fp + 2 * sizeof(fp), caller_fp, pc);
+    if (known && !arch_place_sp(rule_at(w, pc - 1), w->regs))
+        w->valid &= ~(1ull << UNWIND_SP);
+    return STEP_CALLER;
+}
+
+/* By what a leaf has of its caller. */
+static enum step step_by_leaf(struct walk *w)
+{
+    uintptr_t sp, pc;
+    if (!arch_leaf_caller(&w->reader, w->regs, &sp, &pc) || !pc || !modules_find(w->list, pc - 1))
+        return STEP_STOP;
+    /* The link register of code that has called something points into that code itself. */
+    if (ARCH_HAS_LINK && rule_kind(rule_at(w, pc - 1)) >= RULE_NO_FDE)
+        return STEP_STOP;
+    return go_to(w, sp, w->regs->r[UNWIND_FP], pc);
+}
+
 /* A step out of code without rules (assembly without call frame information, JIT code): by a
- * frame record that rbp points at, or, where the innermost code may have none, by the word on
- * top of the stack. Either must lead into known code; only from unknown code a chain may go on
- * through unknown code, and must come to known code in the end. */
+ * frame record that the frame pointer points at, or, where the innermost code may have none, by
+ * the word on top of the stack or the link register. Either must lead into known code; only from
+ * unknown code a chain may go on through unknown code, and must come to known code in the end. */
 static __attribute__((noinline)) enum step step_guess(struct walk *w, enum rule_kind kind)
 {
-    uintptr_t sp = w->regs->r[UNWIND_SP], fp = w->regs->r[UNWIND_FP];
-    uintptr_t caller_fp, pc;
-    if (!(w->valid >> UNWIND_FP & 1))
-        fp = 0;
-    if (fp % sizeof(fp) == 0 && fp >= sp && stack_read(&w->reader, fp, &caller_fp) &&
-        stack_read(&w->reader, fp + sizeof(fp), &pc)) {
-        bool known = pc && modules_find(w->list, pc - 1);
-        bool outermost = !pc && !caller_fp;
-        if (known || outermost || (kind == RULE_UNKNOWN && pc)) {
-            if (!known && !outermost && !w->known_count)
-                w->known_count = w->count;
-            w->regs->r[UNWIND_SP] = fp + 2 * sizeof(fp);
-            w->regs->r[UNWIND_FP] = caller_fp;
-            w->regs->r[UNWIND_PC] = pc;
-            w->valid = FOLLOWED_REGISTERS;
-            w->exact = false;
-            return STEP_CALLER;
-        }
-    }
-    if (w->innermost) {
-        if (!stack_read(&w->reader, sp, &pc) || !pc || !modules_find(w->list, pc - 1))
-            return STEP_STOP;
-        w->regs->r[UNWIND_SP] = sp + sizeof(sp);
-        w->regs->r[UNWIND_PC] = pc;
-        w->valid = FOLLOWED_REGISTERS;
-        w->exact = false;
+    uintptr_t fp = w->valid >> UNWIND_FP & 1 ? w->regs->r[UNWIND_FP] : 0;
+    bool may_be_leaf = w->innermost || (ARCH_HAS_LINK && w->exact);
+    if (ARCH_HAS_LINK && may_be_leaf && step_by_leaf(w) == STEP_CALLER)
         return STEP_CALLER;
-    }
+    if (step_by_record(w, kind, fp) == STEP_CALLER)
+        return STEP_CALLER;
+    if (may_be_leaf)
+        return ARCH_HAS_LINK ? STEP_STOP : step_by_leaf(w);
     /* The ABI's mark of the outermost frame; the loader's entry code has nothing else. */
     return fp == 0 && kind == RULE_NO_FDE ? STEP_END : STEP_STOP;
+}
+
+/* Out of the kernel's way back from a handler, where no table tells of it. */
+static __attribute__((noinline)) enum step step_signal_return(struct walk *w)
+{
+    if (!arch_signal_return(&w->reader, w->regs))
+        return STEP_STOP;
+    w->valid = ALL_REGISTERS;
+    w->exact = true;
+    return STEP_CALLER;
 }
 
 static void note_purity(struct walk *w, uint64_t rule)
@@ -285,7 +332,7 @@ static inline bool record(struct walk *w, uintptr_t pc, uint64_t rule)
 /* Whether the walk may go on from `sp` to the caller's stack pointer: upwards always, and
  * anywhere, some times, from the innermost frame (code that changes stacks) and behind a signal
  * frame. */
-static bool sp_may_follow(struct walk *w, uintptr_t sp, uintptr_t caller_sp)
+static bool sp_may_follow(struct walk *w, bool was_exact, uintptr_t sp, uintptr_t caller_sp)
 {
     if (likely(caller_sp > sp && !w->exact))
         return true;
@@ -293,7 +340,8 @@ static bool sp_may_follow(struct walk *w, uintptr_t sp, uintptr_t caller_sp)
         w->purity = IMPURE;
         w->flags |= UNWIND_INTERRUPTED;
     }
-    if (caller_sp > sp)
+    /* A leaf with a link register may have no frame at all. */
+    if (caller_sp > sp || (ARCH_HAS_LINK && was_exact && !w->exact && caller_sp == sp))
         return true;
     return (w->innermost || w->exact) && w->switches++ < SWITCHES_MAX;
 }
@@ -310,20 +358,20 @@ static inline enum step walk_simple_frames(struct walk *w)
     enum step step = STEP_CALLER;
     for (;;) {
         uintptr_t at = pc - 1;
-        if (unlikely(at >> RULE_KEY_BITS != 0)) {
+        if (unlikely(at >> RULE_PC_BITS != 0)) {
             step = pc ? STEP_CALLER : STEP_END;
             break;
         }
         uint64_t rule = rule_lookup(publication, at);
         enum rule_kind kind = rule_kind(rule);
-        if (kind == RULE_NONE || kind > RULE_FP_DEREF || at - self_start < self_size ||
+        if (kind == RULE_NONE || kind > RULE_SIMPLE_LAST || at - self_start < self_size ||
             w->count == w->max)
             break;
         if ((rule & RULE_SYSTEM || w->purity != PURE_APP) && w->purity != IMPURE)
             note_purity(w, rule);
         w->pcs[w->count++] = at;
         uintptr_t callee_sp = sp;
-        if (unlikely(!arch_step(rule, &w->reader, &sp, &fp, &pc) || sp <= callee_sp)) {
+        if (unlikely(!arch_step(rule, &w->reader, &sp, &fp, &pc, 0) || sp <= callee_sp)) {
             step = STEP_STOP;
             break;
         }
@@ -344,20 +392,16 @@ static enum step walk_frames(struct walk *w)
     uintptr_t *r = w->regs->r;
     for (;;) {
         bool fp_known = w->valid >> UNWIND_FP & 1;
-        if (!w->full && !w->exact && !w->innermost && fp_known) {
+        if (!w->full && !w->exact && !w->innermost && fp_known && w->valid >> UNWIND_SP & 1) {
             enum step step = walk_simple_frames(w);
             if (step != STEP_CALLER)
                 return step;
         }
         uintptr_t pc = r[UNWIND_PC] - !w->exact;
-        uint64_t rule = rule_make(RULE_UNKNOWN, 0, 0);
-        if (likely(pc >> RULE_KEY_BITS == 0)) {
-            rule = rule_lookup(w->list->publication, pc);
-            if (unlikely(rule_kind(rule) == RULE_NONE))
-                rule = make_rule(w, pc);
-        }
+        uint64_t rule = rule_at(w, pc);
         enum rule_kind kind = rule_kind(rule);
-        if (unlikely(kind == RULE_UNKNOWN)) {
+        bool signal_return = kind >= RULE_NO_FDE && arch_is_signal_return(r[UNWIND_PC], w->exact);
+        if (unlikely(kind == RULE_UNKNOWN && !signal_return)) {
             /* Not known to be code: at least memory, and not the stack, or it is rubbish off a
              * broken stack. */
             if (!w->innermost && (pc - w->reader.low < w->reader.high - w->reader.low ||
@@ -369,22 +413,28 @@ static enum step walk_frames(struct walk *w)
         if (!record(w, pc, rule))
             return STEP_STOP;
         uintptr_t sp = r[UNWIND_SP];
+        bool was_exact = w->exact;
         enum step step = STEP_CALLER;
         if (kind == RULE_END)
             return STEP_END;
-        if (kind >= RULE_NO_FDE) {
+        if (signal_return) {
+            step = step_signal_return(w);
+        } else if (kind >= RULE_NO_FDE) {
             step = step_guess(w, kind);
         } else if (unlikely(kind == RULE_FULL || w->full || !fp_known)) {
             step = step_full(w, pc);
         } else {
-            if (!arch_step(rule, &w->reader, &r[UNWIND_SP], &r[UNWIND_FP], &r[UNWIND_PC]))
+            uintptr_t link = w->valid >> UNWIND_RA & 1 ? r[UNWIND_RA] : 0;
+            bool needs_sp = kind == RULE_SP_ONLY && !(w->valid >> UNWIND_SP & 1);
+            if (needs_sp ||
+                !arch_step(rule, &w->reader, &r[UNWIND_SP], &r[UNWIND_FP], &r[UNWIND_PC], link))
                 step = STEP_STOP;
             w->valid = FOLLOWED_REGISTERS;
             w->exact = false;
         }
         if (unlikely(step != STEP_CALLER))
             return step;
-        if (unlikely(!sp_may_follow(w, sp, r[UNWIND_SP])))
+        if (unlikely(!sp_may_follow(w, was_exact, sp, r[UNWIND_SP])))
             return STEP_STOP;
         w->innermost = false;
         if (unlikely(r[UNWIND_PC] == 0))

@@ -6,9 +6,9 @@
  * nothing per thread, no system call except the probe of stack pages seen for the first time (and
  * one in the process's first walk, which prefaults the cache).
  *
- * Code without rules (assembly, JIT code) is followed by frame records (rbp) or, at the innermost
- * frame, by the word on top of the stack, but only where that leads into known code; else the
- * walk ends there, and is not complete.
+ * Code without rules (assembly, JIT code) is followed by frame records (rbp, x29) or, at the
+ * innermost frame, by the word on top of the stack (x86-64) or the link register (aarch64), but
+ * only where that leads into known code; else the walk ends there, and is not complete.
  *
  * Owns: the rule cache. Context: SIG, HOOK, all others; inside a thread guard. Stack: 1.1 KiB.
  * Locks: none. */
@@ -25,8 +25,14 @@
 #if defined(__x86_64__)
 /* DWARF numbering: 0 rax, 1 rdx, 2 rcx, 3 rbx, 4 rsi, 5 rdi, 6 rbp, 7 rsp, 8..15 r8..r15, 16 rip */
 enum { UNWIND_REGS = 17, UNWIND_FP = 6, UNWIND_SP = 7, UNWIND_PC = 16, UNWIND_RA = 16 };
+/* Lower bits of a code address that say nothing. */
+enum { UNWIND_PC_SPARE_BITS = 0 };
 #elif defined(__aarch64__)
+/* DWARF numbering: 0..30 x0..x30, 31 sp. The pc has no number; 32 is nothing. */
 enum { UNWIND_REGS = 34, UNWIND_FP = 29, UNWIND_SP = 31, UNWIND_PC = 33, UNWIND_RA = 30 };
+/* Instructions have 4 bytes: of an interrupted pc the lower two bits are 0, and of a return
+ * address - 1 they are 3. */
+enum { UNWIND_PC_SPARE_BITS = 1 };
 #endif
 
 struct unwind_regs {
@@ -98,6 +104,21 @@ static inline __attribute__((always_inline)) void unwind_regs_here(struct unwind
                      :
                      : "r"(regs->r)
                      : "rax", "memory");
+#elif defined(__aarch64__)
+    __asm__ volatile("stp x19, x20, [%0, #152]\n\t"
+                     "stp x21, x22, [%0, #168]\n\t"
+                     "stp x23, x24, [%0, #184]\n\t"
+                     "stp x25, x26, [%0, #200]\n\t"
+                     "stp x27, x28, [%0, #216]\n\t"
+                     "stp x29, x30, [%0, #232]\n\t"
+                     "mov x9, sp\n\t"
+                     "str x9, [%0, #248]\n\t"
+                     "adr x9, 0f\n\t"
+                     "str x9, [%0, #264]\n"
+                     "0:"
+                     :
+                     : "r"(regs->r)
+                     : "x9", "memory");
 #endif
 }
 

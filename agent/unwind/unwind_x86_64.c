@@ -19,6 +19,13 @@ void unwind_regs_from_context(struct unwind_regs *regs, const void *ucontext)
         regs->r[i] = (uintptr_t)context->uc_mcontext.gregs[places[i]];
 }
 
+bool arch_leaf_caller(struct stack_reader *reader, const struct unwind_regs *regs, uintptr_t *sp,
+                      uintptr_t *pc)
+{
+    *sp = regs->r[RSP] + sizeof(*pc);
+    return stack_read(reader, regs->r[RSP], pc);
+}
+
 /* Linkers describe .plt by one expression for all its stubs: rsp + 8, and 8 more once the stub
  * has pushed its number, which is told from the pc's place in the stub:
  * rsp + 8 + (((rip & 15) >= N) << 3). N is 11, or 10 where the push comes after endbr64 (4) and

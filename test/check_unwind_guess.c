@@ -102,7 +102,11 @@ START_TEST(assembly_without_rules)
     through(call_without_record);
     ck_assert_uint_eq(ours.count, 2);
     ck_assert_uint_eq(ours.flags, 0);
-    ck_assert_uint_eq(modules_stale, 0); /* the code is known, its rules are not */
+    /* The code is known, its rules are not: the file is asked for them once. */
+    ck_assert_uint_eq(modules_stale, 1);
+    ck_assert_int_eq(modules_rescan(), 0);
+    through(call_without_record);
+    ck_assert_uint_eq(modules_stale, 0);
 }
 END_TEST
 

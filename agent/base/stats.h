@@ -30,7 +30,8 @@
     X(FLUSH_NS, "nanoseconds of cpu in the agent's threads")                                       \
     X(UNWIND_NOT_LIBUNWIND, "stacks walked by cfi, as libunwind was in use")                       \
     X(UNWIND_CACHE_MISSES, "unwind rules interpreted")                                             \
-    X(MODULES_LOADED, "objects registered")
+    X(MODULES_LOADED, "objects registered")                                                        \
+    X(FRAMES_LEFT_OUT, "objects with call frame information too large or compressed: left out")
 
 /* Not `enum stat`: the tag is taken by sys/stat.h. */
 enum stat_id {

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "agent/unwind/cfi_entry.h"
 #include "agent/unwind/dwarf_cursor.h"
 
 enum {
@@ -10,8 +11,6 @@ enum {
      * takes 20,446 steps. The limit ends malformed tables after 0.15 to 0.25 ms; one made for it,
      * with numbers of 16 bytes, after 1.4 ms. */
     CFI_STEPS_MAX = 1 << 16,
-    /* Letters of an augmentation; in use are up to five. */
-    AUGMENTATION_MAX = 15,
     /* Bytes that fill an entry up. */
     PADDING_MAX = 15,
 };
@@ -49,136 +48,15 @@ enum {
     CFA_GNU_NEGATIVE_OFFSET_EXTENDED = 0x2f,
 };
 
-struct cfi_cie {
-    const uint8_t *program, *program_end;
-    uint64_t code_align;
-    uint64_t data_align; /* modulo 2^64, as is what it is multiplied with: any table is defined */
-    uint64_t return_register;
-    uint8_t encoding; /* of FDE addresses */
-    bool has_augmentation_data;
-    bool signal_frame;
-};
-
 /* What a program runs with. */
 struct cfi_machine {
-    const struct object *object;
+    const struct cfi_section *section;
     const struct cfi_cie *cie;
     const struct cfi_row *initial; /* the rules of the CIE; NULL while they are made */
     struct cfi_row *row;
     uint64_t location, wanted;
     uint32_t steps;
 };
-
-/* Opens the entry (CIE or FDE) at `vaddr` of .eh_frame: the cursor stands behind its length. */
-static bool open_entry(const struct object_table *table, uint64_t vaddr, struct dwarf_cursor *c)
-{
-    uint64_t offset = vaddr - table->vaddr;
-    if (offset >= table->size)
-        return false;
-    *c = dwarf_cursor(table->data + offset, table->size - offset, vaddr);
-    uint64_t length = dwarf_u32(c);
-    if (length == 0xffffffff)
-        length = dwarf_u64(c);
-    if (c->bad || length < 4 || length > (uint64_t)(c->end - c->at))
-        return false;
-    c->end = c->at + length;
-    return true;
-}
-
-static bool parse_cie(const struct object_table *table, uint64_t vaddr, struct cfi_cie *cie)
-{
-    struct dwarf_cursor c;
-    if (!open_entry(table, vaddr, &c) || dwarf_u32(&c) != 0)
-        return false;
-    uint8_t version = dwarf_u8(&c);
-    if (version != 1 && version != 3 && version != 4)
-        return false;
-    const char *augmentation = (const char *)c.at;
-    size_t length = 0;
-    while (dwarf_u8(&c))
-        if (++length > AUGMENTATION_MAX)
-            return false;
-    if (c.bad)
-        return false;
-    if (version == 4)
-        dwarf_u16(&c); /* address and segment selector sizes */
-    cie->code_align = dwarf_uleb(&c);
-    cie->data_align = (uint64_t)dwarf_sleb(&c);
-    cie->return_register = version == 1 ? dwarf_u8(&c) : dwarf_uleb(&c);
-    cie->encoding = PE_ABSPTR;
-    cie->signal_frame = false;
-    cie->has_augmentation_data = augmentation[0] == 'z';
-    if (!cie->has_augmentation_data) {
-        if (augmentation[0])
-            return false; /* "eh" and others from before gcc 3: their size is unknown */
-        cie->program = c.at;
-        cie->program_end = c.end;
-        return !c.bad;
-    }
-    uint64_t size = dwarf_uleb(&c);
-    const uint8_t *data = c.at;
-    dwarf_skip(&c, size);
-    cie->program = c.at;
-    cie->program_end = c.end;
-    if (c.bad)
-        return false;
-    struct dwarf_cursor a = {data, c.at, c.to_vaddr, false};
-    for (const char *p = augmentation + 1; *p; p++) {
-        switch (*p) {
-        case 'R':
-            cie->encoding = dwarf_u8(&a);
-            break;
-        case 'L':
-            dwarf_u8(&a);
-            break;
-        case 'P': {
-            uint8_t encoding = dwarf_u8(&a);
-            if (encoding == PE_ALIGNED) {
-                dwarf_skip(&a, -dwarf_vaddr(&a) & 7);
-                encoding = PE_ABSPTR;
-            }
-            /* Only its size matters: the personality routine is not for us. */
-            dwarf_pointer(&a, encoding & PE_FORMAT, 0);
-            break;
-        }
-        case 'S':
-            cie->signal_frame = true;
-            break;
-        case 'B': /* aarch64: return addresses signed with key B */
-            break;
-        default:
-            return false;
-        }
-    }
-    return !a.bad && cie->encoding != PE_OMIT;
-}
-
-/* The table of .eh_frame_hdr: pairs of (first address, FDE), relative to its own start. */
-static int32_t index_value(const struct object *object, uint32_t entry, uint32_t which)
-{
-    int32_t value;
-    memcpy(&value, object->fde_index + ((size_t)entry * 2 + which) * sizeof(value), sizeof(value));
-    return value;
-}
-
-/* The FDE that may cover `vaddr`. */
-static bool find_fde(const struct object *object, uint64_t vaddr, uint64_t *fde)
-{
-    uint64_t base = object->eh_frame_hdr.vaddr;
-    int64_t wanted = (int64_t)(vaddr - base);
-    uint32_t low = 0, high = object->fde_count;
-    if (!high || wanted < index_value(object, 0, 0))
-        return false;
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        if (index_value(object, middle, 0) <= wanted)
-            low = middle;
-        else
-            high = middle;
-    }
-    *fde = base + (uint64_t)(int64_t)index_value(object, low, 1);
-    return true;
-}
 
 static bool set_rule(struct cfi_row *row, uint64_t reg, enum cfi_rule_kind kind, int64_t value)
 {
@@ -217,12 +95,12 @@ static bool restore_rule(const struct cfi_machine *m, uint64_t reg)
     return true;
 }
 
-/* Takes an expression; gives its place. */
+/* Takes an expression; gives its place, that of one of .debug_frame below 0. */
 static int64_t take_expression(const struct cfi_machine *m, struct dwarf_cursor *c)
 {
-    int64_t at = c->at - m->object->eh_frame.data;
+    int64_t at = c->at - m->section->table.data;
     dwarf_skip(c, dwarf_uleb(c));
-    return at;
+    return m->section->is_debug ? -1 - at : at;
 }
 
 /* One instruction that changes rules. With `apply` false it is only read over. */
@@ -347,8 +225,8 @@ static bool run_advance(struct cfi_machine *m, struct dwarf_cursor *c, uint8_t o
 /* Runs [at, end) until the wanted location is passed. */
 static bool run_program(struct cfi_machine *m, const uint8_t *at, const uint8_t *end)
 {
-    struct dwarf_cursor c = {at, end, m->object->eh_frame.vaddr, false};
-    c.to_vaddr -= (uintptr_t)m->object->eh_frame.data;
+    const struct object_table *table = &m->section->table;
+    struct dwarf_cursor c = {at, end, table->vaddr - (uintptr_t)table->data, false};
     const uint8_t *resume = NULL; /* behind the remember_state that is being read over */
     uint64_t resume_location = 0;
     uint32_t depth = 0; /* of remembered states while reading over */
@@ -398,48 +276,61 @@ static bool is_bare(const uint8_t *at, const uint8_t *end)
     return at == end;
 }
 
-int cfi_row_at(const struct object *object, uint64_t vaddr, struct cfi_row *row)
+/* Not inlined, nor is what finds the FDE: their stack is not used at the same time. */
+static __attribute__((noinline)) bool run_both(const struct cfi_section *section,
+                                               const struct cfi_cie *cie, const struct cfi_fde *fde,
+                                               uint64_t vaddr, struct cfi_row *row)
 {
-    uint64_t fde;
-    if (!find_fde(object, vaddr, &fde))
-        return -ENOENT;
-    struct dwarf_cursor c;
-    struct cfi_cie cie;
-    if (!open_entry(&object->eh_frame, fde, &c))
-        return -EINVAL;
-    uint64_t cie_field = dwarf_vaddr(&c);
-    if (!parse_cie(&object->eh_frame, cie_field - dwarf_u32(&c), &cie))
-        return -EINVAL;
-    uint64_t start = dwarf_pointer(&c, cie.encoding, object->eh_frame_hdr.vaddr);
-    uint64_t size = dwarf_pointer(&c, cie.encoding & PE_FORMAT, 0);
-    if (cie.has_augmentation_data)
-        dwarf_skip(&c, dwarf_uleb(&c));
-    if (c.bad || cie.return_register != UNWIND_RA)
-        return -EINVAL;
-    if (vaddr - start >= size)
-        return -ENOENT;
-    memset(row, 0, sizeof(*row));
-    row->signal_frame = cie.signal_frame;
-    row->start = start;
-    row->size = size;
-    row->bare = is_bare(c.at, c.end);
     struct cfi_machine machine = {
-        .object = object, .cie = &cie, .row = row, .location = start, .wanted = UINT64_MAX};
-    if (!run_program(&machine, cie.program, cie.program_end))
-        return -EINVAL;
+        .section = section, .cie = cie, .row = row, .location = fde->start, .wanted = UINT64_MAX};
+    if (!run_program(&machine, cie->program, cie->program_end))
+        return false;
     struct cfi_row initial = *row;
     machine.initial = &initial;
-    machine.location = start;
+    machine.location = fde->start;
     machine.wanted = vaddr;
-    return run_program(&machine, c.at, c.end) ? 0 : -EINVAL;
+    return run_program(&machine, fde->program, fde->program_end);
+}
+
+static int row_in_section(const struct cfi_section *section, uint64_t vaddr, struct cfi_row *row)
+{
+    struct cfi_cie cie;
+    struct cfi_fde fde;
+    int error = cfi_find_fde(section, vaddr, &cie, &fde);
+    if (error)
+        return error;
+    if (cie.return_register != UNWIND_RA)
+        return -EINVAL;
+    memset(row, 0, sizeof(*row));
+    row->signal_frame = cie.signal_frame;
+    row->start = fde.start;
+    row->size = fde.size;
+    row->bare = is_bare(fde.program, fde.program_end);
+    return run_both(section, &cie, &fde, vaddr, row) ? 0 : -EINVAL;
+}
+
+int cfi_row_at(const struct object *object, uint64_t vaddr, struct cfi_row *row)
+{
+    struct cfi_section section;
+    int error = cfi_eh_frame(object, &section) ? row_in_section(&section, vaddr, row) : -ENOENT;
+    if (error && cfi_debug_frame(object, &section) && row_in_section(&section, vaddr, row) == 0)
+        error = 0;
+    return error;
 }
 
 const uint8_t *cfi_expression(const struct object *object, int32_t at, size_t *size)
 {
-    const struct object_table *table = &object->eh_frame;
-    if (at < 0 || (size_t)at >= table->size)
+    struct object_table table = object->eh_frame;
+    if (at < 0) {
+        const struct object_debug_frame *frame = load_acquire(&object->debug_frame);
+        if (!frame)
+            return NULL;
+        table = frame->table;
+        at = -1 - at;
+    }
+    if ((size_t)at >= table.size)
         return NULL;
-    struct dwarf_cursor c = dwarf_cursor(table->data + at, table->size - (size_t)at, 0);
+    struct dwarf_cursor c = dwarf_cursor(table.data + at, table.size - (size_t)at, 0);
     uint64_t length = dwarf_uleb(&c);
     if (c.bad || length > (uint64_t)(c.end - c.at))
         return NULL;

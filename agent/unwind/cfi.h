@@ -1,5 +1,5 @@
-/* cfi.h: call frame information: finds the FDE of an address through .eh_frame_hdr's table and
- * runs its program up to that address.
+/* cfi.h: call frame information: finds the FDE of an address (in .eh_frame, and where that has
+ * none in .debug_frame) and runs its program up to that address.
  *
  * DW_CFA_remember_state needs no memory here: at one, the program is read ahead to its
  * DW_CFA_restore_state. Where the restore is reached before the wanted address, all between has
@@ -26,7 +26,7 @@ enum cfi_rule_kind {
 };
 
 /* The rules in force at one address. An expression is the distance of its length field from the
- * start of .eh_frame. */
+ * start of .eh_frame; -1 - the distance in .debug_frame. */
 struct cfi_row {
     int32_t value[UNWIND_REGS];
     int32_t cfa_value; /* offset, or expression */

@@ -10,6 +10,10 @@
 #include "agent/base/sys.h"
 #include "agent/unwind/dwarf_cursor.h"
 
+/* Code that is compared where there is no build id: files that are alike in their headers and in
+ * this differ in nothing that a walk would notice. */
+enum { CODE_COMPARED = 1024 };
+
 /* Where a table is: its bytes are all in one PT_LOAD. */
 struct table_place {
     uint64_t vaddr;
@@ -17,8 +21,7 @@ struct table_place {
     const ElfW(Phdr) * load;
 };
 
-/* The readable PT_LOAD with all of [vaddr, vaddr + size) in its part that comes from the file. */
-static const ElfW(Phdr) * find_load(const struct elf_image *image, uint64_t vaddr, uint64_t size)
+const ElfW(Phdr) * elf_find_load(const struct elf_image *image, uint64_t vaddr, uint64_t size)
 {
     for (uint32_t i = 0; i < image->header_count; i++) {
         const ElfW(Phdr) *h = &image->headers[i];
@@ -29,16 +32,11 @@ static const ElfW(Phdr) * find_load(const struct elf_image *image, uint64_t vadd
     return NULL;
 }
 
-static const uint8_t *in_memory(const struct elf_image *image, uint64_t vaddr)
-{
-    return (const uint8_t *)(image->bias + vaddr);
-}
-
 static void find_build_id(struct elf_image *image, const ElfW(Phdr) * note)
 {
-    if (!find_load(image, note->p_vaddr, note->p_filesz))
+    if (!elf_find_load(image, note->p_vaddr, note->p_filesz))
         return;
-    const uint8_t *at = in_memory(image, note->p_vaddr);
+    const uint8_t *at = elf_in_memory(image, note->p_vaddr);
     size_t left = note->p_filesz;
     /* Note parts are padded to 4 bytes, in a segment of alignment 8 to 8. */
     size_t align = note->p_align == 8 ? 8 : 4;
@@ -62,39 +60,51 @@ static void find_build_id(struct elf_image *image, const ElfW(Phdr) * note)
     }
 }
 
-static uint64_t hash_headers(const struct elf_image *image)
+static uint64_t hash_words(const void *data, size_t size)
 {
-    uint64_t hash = image->header_count;
-    size_t words = (size_t)image->header_count * sizeof(ElfW(Phdr)) / 8;
-    for (size_t i = 0; i < words; i++) {
+    uint64_t hash = size;
+    for (size_t i = 0; i + 8 <= size; i += 8) {
         uint64_t word;
-        memcpy(&word, (const uint8_t *)image->headers + i * 8, 8);
+        memcpy(&word, (const uint8_t *)data + i, 8);
         hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
         hash ^= hash >> 32;
     }
     return hash;
 }
 
+static bool is_code(const ElfW(Phdr) * h)
+{
+    return h->p_type == PT_LOAD && (h->p_flags & PF_X) && h->p_memsz > 0;
+}
+
+/* The first executable segment that can be read, and how much of it is compared. */
+static const ElfW(Phdr) * first_code(const struct elf_image *image, size_t *size)
+{
+    for (uint32_t i = 0; i < image->header_count; i++) {
+        const ElfW(Phdr) *h = &image->headers[i];
+        if (is_code(h) && (h->p_flags & PF_R)) {
+            *size = MIN_OF((size_t)h->p_filesz, (size_t)CODE_COMPARED);
+            return h;
+        }
+    }
+    return NULL;
+}
+
 void elf_read_image(const struct dl_phdr_info *info, struct elf_image *image)
 {
     *image = (struct elf_image){
         .bias = info->dlpi_addr, .headers = info->dlpi_phdr, .header_count = info->dlpi_phnum};
-    image->identity = hash_headers(image);
+    image->identity = hash_words(image->headers, (size_t)image->header_count * sizeof(ElfW(Phdr)));
     for (uint32_t i = 0; i < image->header_count; i++) {
         const ElfW(Phdr) *h = &image->headers[i];
         if (h->p_type == PT_NOTE && !image->build_id) {
             find_build_id(image, h);
-        } else if (h->p_type == PT_DYNAMIC && find_load(image, h->p_vaddr, h->p_filesz) &&
+        } else if (h->p_type == PT_DYNAMIC && elf_find_load(image, h->p_vaddr, h->p_filesz) &&
                    (image->bias + h->p_vaddr) % sizeof(uintptr_t) == 0) {
-            image->dynamic = (const ElfW(Dyn) *)in_memory(image, h->p_vaddr);
+            image->dynamic = (const ElfW(Dyn) *)elf_in_memory(image, h->p_vaddr);
             image->dynamic_count = h->p_filesz / sizeof(ElfW(Dyn));
         }
     }
-}
-
-static bool is_code(const ElfW(Phdr) * h)
-{
-    return h->p_type == PT_LOAD && (h->p_flags & PF_X) && h->p_memsz > 0;
 }
 
 bool elf_has_code(const struct elf_image *image)
@@ -135,12 +145,12 @@ void elf_each_needed(const struct elf_image *image, void (*each)(const char *nam
     if (strings >= image->bias)
         strings -= image->bias;
     /* Where the last one has its end all have. */
-    if (!size || !find_load(image, strings, size) || in_memory(image, strings)[size - 1])
+    if (!size || !elf_find_load(image, strings, size) || elf_in_memory(image, strings)[size - 1])
         return;
     for (size_t i = 0; i < image->dynamic_count && image->dynamic[i].d_tag != DT_NULL; i++) {
         uint64_t at = image->dynamic[i].d_un.d_val;
         if (image->dynamic[i].d_tag == DT_NEEDED && at < size)
-            each((const char *)in_memory(image, strings + at), data);
+            each((const char *)elf_in_memory(image, strings + at), data);
     }
 }
 
@@ -149,6 +159,7 @@ static bool read_hdr(const uint8_t *data, const struct table_place *hdr, uint64_
                      const uint8_t **index, uint32_t *count)
 {
     struct dwarf_cursor c = dwarf_cursor(data, hdr->size, hdr->vaddr);
+    *eh_frame = 0;
     if (dwarf_u8(&c) != 1)
         return false;
     uint8_t frame_encoding = dwarf_u8(&c);
@@ -161,32 +172,62 @@ static bool read_hdr(const uint8_t *data, const struct table_place *hdr, uint64_
     uint64_t room = (uint64_t)(c.end - c.at) / 8;
     *index = c.at;
     *count = (uint32_t)MIN_OF(entries, MIN_OF(room, (uint64_t)UINT32_MAX));
-    return !c.bad;
+    return !c.bad && *count != 0;
 }
 
-static bool find_tables(const struct elf_image *image, struct table_place *hdr,
-                        struct table_place *frame)
+static bool find_hdr(const struct elf_image *image, struct table_place *hdr)
 {
     for (uint32_t i = 0; i < image->header_count; i++) {
         const ElfW(Phdr) *h = &image->headers[i];
         if (h->p_type != PT_GNU_EH_FRAME)
             continue;
         *hdr = (struct table_place){h->p_vaddr, h->p_filesz,
-                                    find_load(image, h->p_vaddr, h->p_filesz)};
-        const uint8_t *index;
-        uint32_t count;
-        if (!hdr->load || !hdr->size ||
-            !read_hdr(in_memory(image, hdr->vaddr), hdr, &frame->vaddr, &index, &count))
-            return false;
-        frame->load = find_load(image, frame->vaddr, 1);
-        if (!frame->load)
-            return false;
-        frame->size = frame->load->p_filesz - (frame->vaddr - frame->load->p_vaddr);
-        /* Rules keep the places of expressions in 31 bits. */
-        frame->size = MIN_OF(frame->size, (size_t)INT32_MAX);
-        return true;
+                                    elf_find_load(image, h->p_vaddr, h->p_filesz)};
+        return hdr->load && hdr->size;
     }
     return false;
+}
+
+/* .eh_frame from `vaddr` to the end of its segment. */
+static bool set_frame(const struct elf_image *image, uint64_t vaddr, struct table_place *frame)
+{
+    frame->vaddr = vaddr;
+    frame->load = elf_find_load(image, vaddr, 1);
+    if (!frame->load)
+        return false;
+    frame->size = frame->load->p_filesz - (vaddr - frame->load->p_vaddr);
+    /* Rules keep the places of expressions in 31 bits. */
+    frame->size = MIN_OF(frame->size, (size_t)INT32_MAX);
+    return true;
+}
+
+bool elf_eh_frame_by_hdr(const struct elf_image *image, uint64_t *hdr_vaddr,
+                         struct object_table *frame)
+{
+    struct table_place hdr, place;
+    const uint8_t *index;
+    uint32_t count;
+    uint64_t vaddr;
+    *hdr_vaddr = 0;
+    if (!find_hdr(image, &hdr))
+        return false;
+    *hdr_vaddr = hdr.vaddr;
+    (void)read_hdr(elf_in_memory(image, hdr.vaddr), &hdr, &vaddr, &index, &count);
+    if (!vaddr || !set_frame(image, vaddr, &place))
+        return false;
+    *frame = (struct object_table){elf_in_memory(image, vaddr), vaddr, place.size};
+    return true;
+}
+
+static bool find_tables(const struct elf_image *image, struct table_place *hdr,
+                        struct table_place *frame)
+{
+    const uint8_t *index;
+    uint32_t count;
+    uint64_t vaddr;
+    return find_hdr(image, hdr) &&
+           read_hdr(elf_in_memory(image, hdr->vaddr), hdr, &vaddr, &index, &count) &&
+           set_frame(image, vaddr, frame);
 }
 
 static bool set_tables(struct object *object, const struct table_place *hdr,
@@ -210,19 +251,25 @@ void elf_tables_in_place(const struct elf_image *image, struct object *object)
     struct table_place hdr, frame;
     object->in_place = true;
     if (find_tables(image, &hdr, &frame))
-        set_tables(object, &hdr, in_memory(image, hdr.vaddr), &frame,
-                   in_memory(image, frame.vaddr));
+        set_tables(object, &hdr, elf_in_memory(image, hdr.vaddr), &frame,
+                   elf_in_memory(image, frame.vaddr));
 }
 
 bool elf_tables_equal(const struct elf_image *image, const struct object *object)
 {
     struct table_place hdr, frame;
+    const struct object_table *own = &object->eh_frame;
+    if (!object->eh_frame_hdr.data)
+        return !find_tables(image, &hdr, &frame) &&
+               (!own->size ||
+                (elf_find_load(image, own->vaddr, own->size) &&
+                 memcmp(own->data, elf_in_memory(image, own->vaddr), own->size) == 0));
     if (!find_tables(image, &hdr, &frame))
-        return object->fde_count == 0;
+        return false;
     return object->eh_frame_hdr.vaddr == hdr.vaddr && object->eh_frame_hdr.size == hdr.size &&
            object->eh_frame.vaddr == frame.vaddr && object->eh_frame.size == frame.size &&
-           memcmp(object->eh_frame_hdr.data, in_memory(image, hdr.vaddr), hdr.size) == 0 &&
-           memcmp(object->eh_frame.data, in_memory(image, frame.vaddr), frame.size) == 0;
+           memcmp(object->eh_frame_hdr.data, elf_in_memory(image, hdr.vaddr), hdr.size) == 0 &&
+           memcmp(object->eh_frame.data, elf_in_memory(image, frame.vaddr), frame.size) == 0;
 }
 
 static uint64_t file_offset(const ElfW(Phdr) * load, uint64_t vaddr)
@@ -248,12 +295,40 @@ static const uint8_t *map_file(int fd, uint64_t offset, size_t size, void **mapp
 static bool same_build_id(const struct elf_image *image, int fd)
 {
     uint64_t vaddr = (uintptr_t)image->build_id - image->bias;
-    const ElfW(Phdr) *load = find_load(image, vaddr, image->build_id_size);
+    const ElfW(Phdr) *load = elf_find_load(image, vaddr, image->build_id_size);
     uint8_t bytes[BUILD_ID_MAX];
     return load &&
            sys_call4(SYS_pread64, fd, bytes, image->build_id_size,
                      (long)file_offset(load, vaddr)) == (long)image->build_id_size &&
            memcmp(bytes, image->build_id, image->build_id_size) == 0;
+}
+
+uint64_t elf_code_hash(const struct elf_image *image)
+{
+    size_t size;
+    const ElfW(Phdr) *load = first_code(image, &size);
+    return load ? hash_words(elf_in_memory(image, load->p_vaddr), size) : 0;
+}
+
+static bool same_headers_and_code(const struct elf_image *image, int fd)
+{
+    ElfW(Ehdr) file;
+    uint8_t bytes[CODE_COMPARED];
+    size_t headers = (size_t)image->header_count * sizeof(ElfW(Phdr));
+    if (sys_call4(SYS_pread64, fd, &file, sizeof(file), 0) != (long)sizeof(file) ||
+        file.e_phnum != image->header_count || headers > sizeof(bytes) ||
+        sys_call4(SYS_pread64, fd, bytes, headers, (long)file.e_phoff) != (long)headers ||
+        memcmp(bytes, image->headers, headers) != 0)
+        return false;
+    size_t size;
+    const ElfW(Phdr) *load = first_code(image, &size);
+    return load && sys_call4(SYS_pread64, fd, bytes, size, (long)load->p_offset) == (long)size &&
+           memcmp(bytes, elf_in_memory(image, load->p_vaddr), size) == 0;
+}
+
+bool elf_is_file_of(const struct elf_image *image, int fd)
+{
+    return image->build_id_size ? same_build_id(image, fd) : same_headers_and_code(image, fd);
 }
 
 static int map_tables(const struct elf_image *image, int fd, uint64_t file_size,
@@ -320,8 +395,8 @@ int elf_tables_copied(const struct elf_image *image, struct object *object)
     uint8_t *copy = arena_reserve(hdr.size + frame.size);
     if (!copy)
         return -ENOMEM;
-    memcpy(copy, in_memory(image, hdr.vaddr), hdr.size);
-    memcpy(copy + hdr.size, in_memory(image, frame.vaddr), frame.size);
+    memcpy(copy, elf_in_memory(image, hdr.vaddr), hdr.size);
+    memcpy(copy + hdr.size, elf_in_memory(image, frame.vaddr), frame.size);
     if (set_tables(object, &hdr, copy, &frame, copy + hdr.size))
         return 0;
     arena_release(copy, hdr.size + frame.size);

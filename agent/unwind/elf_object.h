@@ -30,7 +30,20 @@ bool elf_has_code(const struct elf_image *image);
 void elf_each_needed(const struct elf_image *image, void (*each)(const char *name, void *data),
                      void *data);
 
-/* The unwind tables where they are; an object without usable ones keeps them empty. */
+/* The readable PT_LOAD with all of [vaddr, vaddr + size) in its part that comes from the file. */
+const ElfW(Phdr) * elf_find_load(const struct elf_image *image, uint64_t vaddr, uint64_t size);
+static inline const uint8_t *elf_in_memory(const struct elf_image *image, uint64_t vaddr)
+{
+    return (const uint8_t *)(image->bias + vaddr);
+}
+/* A hash of the begin of its code; 0 where that cannot be read. */
+uint64_t elf_code_hash(const struct elf_image *image);
+/* True when the open file is certainly the one that was loaded: same build id, or, without one,
+ * the same program headers and code. */
+bool elf_is_file_of(const struct elf_image *image, int fd);
+
+/* The unwind tables, .eh_frame_hdr and .eh_frame, where they are. An object whose .eh_frame_hdr
+ * has no table of ours to search keeps them empty (see elf_frames.h). */
 void elf_tables_in_place(const struct elf_image *image, struct object *object);
 /* The same from the file `path`, mapped by us, where it is certainly the loaded one: same build
  * id, or, without one, the same tables. Also sets device and inode. 0 or a negative errno. */
@@ -40,5 +53,9 @@ int elf_tables_from_file(const struct elf_image *image, const char *path,
 int elf_tables_copied(const struct elf_image *image, struct object *object) MUST_USE;
 /* True when the tables of `object`, wherever they are, are those of the image. */
 bool elf_tables_equal(const struct elf_image *image, const struct object *object);
+/* What .eh_frame_hdr tells even without such a table: where it is itself, and .eh_frame from its
+ * begin to the end of its segment. */
+bool elf_eh_frame_by_hdr(const struct elf_image *image, uint64_t *hdr_vaddr,
+                         struct object_table *frame);
 
 #endif

@@ -6,13 +6,15 @@
 
 #include "agent/base/arena.h"
 #include "agent/base/clock.h"
-#include "agent/base/format.h"
 #include "agent/base/lock.h"
 #include "agent/base/sys.h"
+#include "agent/thread/moment.h"
 #include "agent/thread/thread_context.h"
+#include "agent/unwind/elf_frames.h"
 #include "agent/unwind/elf_object.h"
 #include "agent/unwind/loader_lock.h"
 #include "agent/unwind/module_history.h"
+#include "agent/unwind/needed_names.h"
 #include "agent/unwind/object_registry.h"
 
 enum {
@@ -20,7 +22,6 @@ enum {
      * and objects come and go meanwhile; when all are held, the list stays as it is. */
     LISTS_MAX = 32,
     FIRST_CAPACITY = 126, /* one page */
-    NEEDED_MAX = 512,     /* a power of two; half of it is used */
 };
 
 /* How long a rescan may wait for the loader's lock, which the app may hold in its dl_iterate_phdr
@@ -39,6 +40,10 @@ uint32_t modules_generation;
 uintptr_t modules_self_start, modules_self_end;
 uint32_t modules_stale;
 
+/* An object in whose code a walker met an address without a rule, and whose file may tell more. One
+ * at a time: another one is met again. */
+static const struct object *missed_object;
+
 static struct lock modules_lock = LOCK_INIT(LOCK_MODULES);
 static uint32_t loader_distrusted;
 /* Walks that may still use a retired list, one for each of state.lists; large, and so not among
@@ -54,53 +59,18 @@ static struct {
     bool counted;        /* they are known */
     bool must_publish;   /* even when the modules are the same */
     uintptr_t vdso;
-    const struct object *main_object;
+    struct object *main_object;
 } state;
-
-/* Base names that pinned objects need, as hashes: an object that the loader brought in at start
- * is the main program, is preloaded, or is needed by one that it listed before. */
-struct needed {
-    uint32_t hashes[NEEDED_MAX];
-    uint32_t count;
-};
 
 struct scan {
     struct module_list *list;
-    struct needed *needed; /* only at start */
-    uint32_t seen;         /* objects */
-    uint32_t wanted;       /* modules that there is need for */
+    struct needed_names *needed; /* only at start */
+    const struct object *missed;
+    uint32_t seen;   /* objects */
+    uint32_t wanted; /* modules that there is need for */
     uint64_t adds, subs;
     bool counted, unchanged;
 };
-
-static uint32_t hash_name(const char *name)
-{
-    uint64_t hash = 0xcbf29ce484222325ull;
-    for (const char *p = base_name(name); *p; p++)
-        hash = (hash ^ (uint8_t)*p) * 0x100000001b3ull;
-    return (uint32_t)(hash ^ hash >> 32) | 1; /* 0 is an empty place */
-}
-
-/* The place of the hash, or the empty one where it belongs. */
-static uint32_t *needed_place(struct needed *needed, uint32_t hash)
-{
-    uint32_t at = hash / 2 % NEEDED_MAX;
-    while (needed->hashes[at] && needed->hashes[at] != hash)
-        at = (at + 1) % NEEDED_MAX;
-    return &needed->hashes[at];
-}
-
-static void add_needed(const char *name, void *data)
-{
-    struct needed *needed = data;
-    uint32_t hash = hash_name(name);
-    uint32_t *place = needed_place(needed, hash);
-    /* What does not fit is treated as loaded by dlopen: right too, only dearer. */
-    if (*place || needed->count >= NEEDED_MAX / 2)
-        return;
-    *place = hash;
-    needed->count++;
-}
 
 static bool holds_address(const struct elf_image *image, uintptr_t address)
 {
@@ -136,7 +106,7 @@ static void set_self(const struct elf_image *image, const struct object *object)
 }
 #endif
 
-static const struct object *main_program(const struct elf_image *image, struct module_list *list)
+static struct object *main_program(const struct elf_image *image, struct module_list *list)
 {
     /* The list is still empty: its memory is room for a path, and is touched anyway. */
     char *path = (char *)list->modules;
@@ -154,7 +124,7 @@ static int see_object(struct dl_phdr_info *info, size_t size, void *data)
         scan->counted = true;
         scan->adds = info->dlpi_adds;
         scan->subs = info->dlpi_subs;
-        if (state.counted && !state.must_publish && scan->adds == state.adds &&
+        if (state.counted && !state.must_publish && !scan->missed && scan->adds == state.adds &&
             scan->subs == state.subs) {
             scan->unchanged = true;
             return 1;
@@ -171,11 +141,11 @@ static int see_object(struct dl_phdr_info *info, size_t size, void *data)
     const char *path = info->dlpi_name ? info->dlpi_name : "";
     bool pinned = is_vdso;
     if (scan->needed) {
-        pinned = pinned || is_main || is_self || *needed_place(scan->needed, hash_name(path));
+        pinned = pinned || is_main || is_self || needed_has(scan->needed, path);
         if (pinned)
-            elf_each_needed(&image, add_needed, scan->needed);
+            elf_each_needed(&image, needed_add, scan->needed);
     }
-    const struct object *object;
+    struct object *object;
     if (is_main) {
         if (!state.main_object)
             state.main_object = main_program(&image, scan->list);
@@ -186,6 +156,9 @@ static int see_object(struct dl_phdr_info *info, size_t size, void *data)
     }
     if (!object)
         return 0;
+    /* Rules that say that there is none are in the cache: a new publication outdates them. */
+    if (object == scan->missed && elf_frames_complete(&image, object))
+        state.must_publish = true;
 #ifndef LIBAGENT_TEST
     if (is_self)
         set_self(&image, object);
@@ -304,10 +277,11 @@ static void publish(struct list_buffer *buffer)
     }
 }
 
-static int scan_and_publish(struct needed *needed)
+static int scan_and_publish(struct needed_names *needed)
 {
     /* Cleared first: a walker that misses an object which this scan does not see sets it again. */
     store_relaxed(&modules_stale, 0);
+    const struct object *missed = __atomic_exchange_n(&missed_object, NULL, __ATOMIC_RELAXED);
     uint32_t capacity = modules_list ? modules_list->capacity : FIRST_CAPACITY;
     for (;;) {
         struct list_buffer *buffer = take_list(capacity);
@@ -318,7 +292,7 @@ static int scan_and_publish(struct needed *needed)
         }
         struct module_list *list = buffer->list;
         list->count = 0;
-        struct scan scan = {.list = list, .needed = needed};
+        struct scan scan = {.list = list, .needed = needed, .missed = missed};
         state.iterate(see_object, &scan);
         if (scan.unchanged)
             return 0;
@@ -344,7 +318,7 @@ int modules_start(modules_iterate_fn iterate)
     if (!error)
         error = history_start();
     if (!error) {
-        struct needed needed = {.count = 0};
+        struct needed_names needed = {.count = 0};
         state.iterate = iterate;
         state.vdso = sys_auxv(AT_SYSINFO_EHDR);
         error = scan_and_publish(&needed);
@@ -403,6 +377,22 @@ const struct module *modules_find(const struct module_list *list, uintptr_t pc)
             high = middle;
     }
     return low && pc < list->modules[low - 1].end ? &list->modules[low - 1] : NULL;
+}
+
+void modules_note_miss(const struct object *object)
+{
+    if (load_relaxed(&object->frames_complete) || load_relaxed(&missed_object))
+        return;
+    store_relaxed(&missed_object, object);
+    modules_want_rescan();
+}
+
+void modules_want_rescan(void)
+{
+    if (load_relaxed(&modules_stale))
+        return;
+    store_relaxed(&modules_stale, 1);
+    moment_set_due_now();
 }
 
 void modules_mark_system(uintptr_t address)
@@ -477,6 +467,7 @@ void modules_forget(void)
     memset(&state, 0, sizeof(state));
     modules_list = NULL;
     modules_stale = 0;
+    missed_object = NULL;
     loader_distrusted = 0;
     registry_forget();
     history_forget();

@@ -55,6 +55,17 @@ struct object_table {
     size_t size;
 };
 
+/* .debug_frame, copied, with an index of ours: pairs of int32, the first address of the code from
+ * code_base on, and where its FDE is in the section. */
+struct object_debug_frame {
+    struct object_table table; /* vaddr 0 */
+    const uint8_t *index;
+    uint32_t count;
+    uint64_t code_base;
+    uint64_t
+        code_hash; /* of some of the object's code, which tells objects without build id apart */
+};
+
 struct object {
     const char *path; /* as the loader has it; the main program's from /proc/self/exe; "[vdso]" */
     uint8_t build_id[BUILD_ID_MAX];
@@ -63,14 +74,16 @@ struct object {
     bool is_main;
     bool is_vdso;
     bool is_system; /* libc, loader, libpthread, ..., or the allocator below: see stack_is_clean */
-    bool code_readable; /* no segment that may be executed only */
-    bool in_place;      /* unwind tables are those of the app's own mapping */
+    bool code_readable;   /* no segment that may be executed only */
+    bool in_place;        /* unwind tables are those of the app's own mapping */
+    bool frames_complete; /* nothing more is to be found in its file (elf_frames.h) */
     struct object_segment segments[OBJECT_SEGMENTS_MAX];
-    struct object_table eh_frame_hdr;
-    struct object_table eh_frame; /* from hdr's pointer to the end of its segment */
-    const uint8_t *fde_index;     /* hdr's table: pairs of int32, relative to hdr's vaddr */
+    struct object_table eh_frame_hdr; /* data is NULL where fde_index is ours */
+    struct object_table eh_frame; /* the section, or from hdr's pointer to the end of its segment */
+    const uint8_t *fde_index;     /* pairs of int32 relative to eh_frame_hdr.vaddr: hdr's or ours */
     uint32_t fde_count;           /* 0: no table that can be searched */
-    uint64_t device, inode;       /* 0: unknown */
+    const struct object_debug_frame *debug_frame; /* NULL: none is known (release, acquire) */
+    uint64_t device, inode;                       /* 0: unknown */
 };
 
 /* One executable segment of a loaded object: an object with several has several modules (other
@@ -95,9 +108,13 @@ extern HIDDEN uint32_t modules_generation;
 /* Executable range of libagent.so itself, for walkers that leave its frames out. In the test
  * flavour, whose objects are part of the test program, empty until the test sets it. */
 extern HIDDEN uintptr_t modules_self_start, modules_self_end;
-/* Set (relaxed) by a walker that met a pc in no module, and by a dlopen that could not be
- * watched; read by whoever may rescan. */
+/* Set (relaxed) by a walker that met a pc in no module, or no rule in one whose file may have some
+ * (elf_frames.h), and by a dlopen that could not be watched; read by whoever may rescan. */
 extern HIDDEN uint32_t modules_stale;
+/* The next moment at which that is safe rescans. Any context. */
+void modules_want_rescan(void);
+/* A walker met an address of the object without a rule. SIG, HOOK. */
+void modules_note_miss(const struct object *object);
 
 /* INIT. `iterate` is libc's own dl_iterate_phdr (the app may have put another in front).
  * 0 or a negative errno. */

@@ -6,6 +6,7 @@
 #include "agent/base/arena.h"
 #include "agent/base/format.h"
 #include "agent/base/stats.h"
+#include "agent/unwind/elf_frames.h"
 
 /* About 4,500 objects of 400 bytes and a path. */
 enum { REGISTRY_BYTES = 2 << 20, REGISTRY_BUCKETS = 256 };
@@ -47,7 +48,8 @@ static bool is_same(const struct registered *r, const struct elf_image *image, c
         return false;
     if (image->build_id_size)
         return memcmp(r->object.build_id, image->build_id, image->build_id_size) == 0;
-    return elf_tables_equal(image, &r->object);
+    return elf_tables_equal(image, &r->object) &&
+           (!r->object.debug_frame || r->object.debug_frame->code_hash == elf_code_hash(image));
 }
 
 struct object *registry_object(const struct elf_image *image, const char *path,
@@ -74,6 +76,8 @@ struct object *registry_object(const struct elf_image *image, const char *path,
     else if (elf_tables_from_file(image, path, object) != 0 &&
              elf_tables_copied(image, object) != 0)
         object->fde_count = 0; /* stacks end there */
+    if (elf_frames_are_few(object))
+        (void)elf_frames_complete(image, object);
     r->next = *bucket;
     *bucket = r;
     registry.count++;
@@ -91,6 +95,7 @@ void registry_forget(void)
 {
     memset(registry.buckets, 0, sizeof(registry.buckets));
     registry.count = 0;
+    elf_frames_forget();
     arena_clear(&registry.arena);
 }
 #endif

@@ -9,7 +9,6 @@
 
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
-#include "agent/thread/moment.h"
 #include "agent/unwind/cfi_expression.h"
 #include "agent/unwind/stack_purity.h"
 #include "agent/unwind/unwind_arch.h"
@@ -49,10 +48,8 @@ int unwind_start(void)
 static const struct module *find_module(const struct walk *w, uintptr_t pc)
 {
     const struct module *module = modules_find(w->list, pc);
-    if (!module && !load_relaxed(&modules_stale)) {
-        store_relaxed(&modules_stale, 1);
-        moment_set_due_now();
-    }
+    if (!module)
+        modules_want_rescan();
     return module;
 }
 
@@ -109,6 +106,8 @@ static __attribute__((noinline)) uint64_t make_rule(const struct walk *w, uintpt
             rule = arch_pack(module->object, &row, vaddr);
     } else {
         bool planted = !w->exact && is_planted(module->object, vaddr, &row);
+        if (!planted)
+            modules_note_miss(module->object);
         rule = rule_make(planted ? RULE_END : RULE_NO_FDE, 0, 0);
     }
     if (module->object->is_system)

@@ -139,8 +139,6 @@ static uint32_t flatten(struct reader *r, const struct pair *pairs, uint32_t cou
         /* Behind what has ended by then, what it was within goes on. */
         while (depth && open[depth - 1].end <= next) {
             int64_t end = open[--depth].end;
-            while (depth && open[depth - 1].end <= end)
-                depth--;
             if (depth && end < next && end <= INT32_MAX)
                 out[written++] = (struct pair){(int32_t)end, open[depth - 1].entry};
         }
@@ -153,6 +151,9 @@ static uint32_t flatten(struct reader *r, const struct pair *pairs, uint32_t cou
         if (is_double)
             continue;
         out[written++] = pairs[i];
+        /* What ends before this one does not come back: ends grow from the top down. */
+        while (depth && open[depth - 1].end <= end)
+            depth--;
         if (depth < NESTING_MAX)
             open[depth++] = (struct open_fde){end, pairs[i].entry};
     }

@@ -6,7 +6,7 @@
  * inside a section is passed over where the section's size is known.
  *
  * Memory: 8 bytes for each FDE from the arena, and four times as much while it is made. Time: two
- * reads of the section and a radix sort, some 60 ns for each FDE; both bounded by
+ * reads of the section and a radix sort, some 130 ns for each FDE; both bounded by
  * FRAME_INDEX_MAX FDEs, of which no more are found in one section.
  * Owns: nothing; what is built is its caller's. Context: INIT, THR, TICK. Locks: none. */
 #ifndef LIBAGENT_FRAME_INDEX_H

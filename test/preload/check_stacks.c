@@ -54,9 +54,8 @@ static void expect_shape(const struct profile *profile, const struct shape *shap
             in_libc += ends_in_libc(stack) ? stack->values[value] : 0;
         }
     }
-    fprintf(stderr, "%s in %s: %lld, %.4f under the recursion, %.3f of that in libc\n",
-            shape->leaf, where, (long long)real, (double)right / (double)real,
-            (double)in_libc / (double)right);
+    fprintf(stderr, "%s in %s: %lld, %.4f under the recursion, %.3f of that in libc\n", shape->leaf,
+            where, (long long)real, (double)right / (double)real, (double)in_libc / (double)right);
     double overhead = (double)profile_self(profile, value, "libagent overhead") / (double)total;
     ck_assert_double_le(overhead, shape->overhead);
     double walked = (1 - overhead) * (double)total;
@@ -67,23 +66,22 @@ static void expect_shape(const struct profile *profile, const struct shape *shap
     ck_assert_double_ge((double)in_libc, shape->in_libc * (double)right);
 }
 
-static void start(struct run *run, const char *leaf, const char *where,
+static void start(struct run *run, const char *program, const char *leaf, const char *where,
                   const char *const *environment)
 {
     char ms[16];
     snprintf(ms, sizeof(ms), "%d", CPU_MS);
-    run_start(run, &(struct run_request){.program = "recursion",
+    run_start(run, &(struct run_request){.program = program,
                                          .arguments = (const char *[]){leaf, ms, where, NULL},
                                          .environment = environment});
 }
 
-START_TEST(test_cpu_samples)
+static void expect_cpu_samples(const char *program, const struct shape *shape)
 {
-    const struct shape *shape = &shapes[_i];
     static const char *const places[] = {"main", "thread"};
     struct run runs[2];
     for (int i = 0; i < 2; i++)
-        start(&runs[i], shape->leaf, places[i],
+        start(&runs[i], program, shape->leaf, places[i],
               (const char *[]){"LIBAGENT_PROFILES=cpu", "LIBAGENT_FREQUENCY=250", NULL});
     for (int i = 0; i < 2; i++) {
         struct profile profile;
@@ -98,6 +96,22 @@ START_TEST(test_cpu_samples)
         run_free(&runs[i]);
     }
 }
+
+START_TEST(test_cpu_samples)
+{
+    expect_cpu_samples("recursion", &shapes[_i]);
+}
+END_TEST
+
+/* The same program without .eh_frame_hdr, and with .debug_frame alone. */
+START_TEST(test_tables_that_the_loader_does_not_know)
+{
+    static const char *const programs[] = {"recursion_no_hdr", "recursion_debug_frame"};
+    static const char *const leaves[] = {"plt", "signal", "descent"};
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+        if (strcmp(shapes[i].leaf, leaves[_i / 2]) == 0)
+            expect_cpu_samples(programs[_i % 2], &shapes[i]);
+}
 END_TEST
 
 START_TEST(test_allocation_samples)
@@ -106,7 +120,7 @@ START_TEST(test_allocation_samples)
     static const char *const places[] = {"main", "thread"};
     struct run runs[2];
     for (int i = 0; i < 2; i++)
-        start(&runs[i], shape.leaf, places[i],
+        start(&runs[i], "recursion", shape.leaf, places[i],
               (const char *[]){"LIBAGENT_PROFILES=alloc", "LIBAGENT_ALLOC_INTERVAL=16KiB", NULL});
     for (int i = 0; i < 2; i++) {
         struct profile profile;
@@ -127,7 +141,7 @@ START_TEST(test_stacks_cut_at_max_frames)
 {
     struct run run;
     struct profile profile;
-    start(&run, "compute", "main", (const char *[]){"LIBAGENT_MAX_FRAMES=40", NULL});
+    start(&run, "recursion", "compute", "main", (const char *[]){"LIBAGENT_MAX_FRAMES=40", NULL});
     run_wait(&run);
     run_expect_quiet_success(&run);
     profile_load(&profile, run.profiles, "cpu", run.pid);
@@ -148,6 +162,7 @@ Suite *suite(void)
     TCase *tcase = tcase_create("stacks of known shape");
     tcase_set_timeout(tcase, 600);
     tcase_add_loop_test(tcase, test_cpu_samples, 0, sizeof(shapes) / sizeof(shapes[0]));
+    tcase_add_loop_test(tcase, test_tables_that_the_loader_does_not_know, 0, 6);
     tcase_add_test(tcase, test_allocation_samples);
     tcase_add_test(tcase, test_stacks_cut_at_max_frames);
     suite_add_tcase(suite, tcase);

@@ -100,17 +100,18 @@ static int build(bool debug, bool is_whole)
     uint8_t *exact = malloc(size ? size : 1);
     memcpy(exact, bytes, size);
     object = (struct object){.segment_count = 1, .segments = {{.vaddr = CODE, .size = CODE_SIZE}}};
-    struct cfi_section section = {.table = {exact, debug ? 0 : FRAME, size}, .is_debug = debug};
+    const struct object_table table = {exact, debug ? 0 : FRAME, size};
+    struct cfi_section section = {.table = &table, .is_debug = debug};
     section.code_base = debug ? CODE : FRAME;
     section.entry_base = debug ? 0 : FRAME;
     int error = frame_index_build(&object, is_whole, &section);
     if (debug) {
-        debug_frame = (struct object_debug_frame){section.table, section.index, section.count,
-                                                  section.code_base, 0};
+        debug_frame =
+            (struct object_debug_frame){table, section.index, section.count, section.code_base, 0};
         object.debug_frame = &debug_frame;
     } else {
         object.eh_frame_hdr.vaddr = FRAME;
-        object.eh_frame = section.table;
+        object.eh_frame = table;
         object.fde_index = section.index;
         object.fde_count = section.count;
     }

@@ -98,7 +98,7 @@ static bool restore_rule(const struct cfi_machine *m, uint64_t reg)
 /* Takes an expression; gives its place, that of one of .debug_frame below 0. */
 static int64_t take_expression(const struct cfi_machine *m, struct dwarf_cursor *c)
 {
-    int64_t at = c->at - m->section->table.data;
+    int64_t at = c->at - m->section->table->data;
     dwarf_skip(c, dwarf_uleb(c));
     return m->section->is_debug ? -1 - at : at;
 }
@@ -225,7 +225,7 @@ static bool run_advance(struct cfi_machine *m, struct dwarf_cursor *c, uint8_t o
 /* Runs [at, end) until the wanted location is passed. */
 static bool run_program(struct cfi_machine *m, const uint8_t *at, const uint8_t *end)
 {
-    const struct object_table *table = &m->section->table;
+    const struct object_table *table = m->section->table;
     struct dwarf_cursor c = {at, end, table->vaddr - (uintptr_t)table->data, false};
     const uint8_t *resume = NULL; /* behind the remember_state that is being read over */
     uint64_t resume_location = 0;

@@ -13,7 +13,7 @@ enum {
 bool cfi_eh_frame(const struct object *object, struct cfi_section *section)
 {
     *section = (struct cfi_section){
-        .table = object->eh_frame,
+        .table = &object->eh_frame,
         .index = object->fde_index,
         .count = object->fde_count,
         .code_base = object->eh_frame_hdr.vaddr,
@@ -28,7 +28,7 @@ bool cfi_debug_frame(const struct object *object, struct cfi_section *section)
     if (!frame)
         return false;
     *section = (struct cfi_section){
-        .table = frame->table,
+        .table = &frame->table,
         .index = frame->index,
         .count = frame->count,
         .is_debug = true,
@@ -39,7 +39,7 @@ bool cfi_debug_frame(const struct object *object, struct cfi_section *section)
 
 bool cfi_open_entry(const struct cfi_section *section, uint64_t vaddr, struct cfi_entry *entry)
 {
-    const struct object_table *table = &section->table;
+    const struct object_table *table = section->table;
     uint64_t offset = vaddr - table->vaddr;
     if (offset >= table->size)
         return false;
@@ -53,13 +53,12 @@ bool cfi_open_entry(const struct cfi_section *section, uint64_t vaddr, struct cf
         return false;
     if (length == 0) {
         entry->kind = CFI_TERMINATOR;
-        entry->next = dwarf_vaddr(c);
+        c->end = c->at;
         return true;
     }
     if (length > (uint64_t)(c->end - c->at))
         return false;
     c->end = c->at + length;
-    entry->next = dwarf_vaddr(c) + length;
     uint64_t field = dwarf_vaddr(c);
     uint64_t pointer, mark = 0;
     if (!section->is_debug) {

@@ -15,7 +15,7 @@
 /* A section, and a table sorted by address that finds its FDEs: pairs of int32, the first address
  * of the code from code_base on, and the FDE from entry_base on. */
 struct cfi_section {
-    struct object_table table;
+    const struct object_table *table;
     const uint8_t *index;
     uint32_t count;
     bool is_debug;
@@ -41,10 +41,15 @@ enum cfi_entry_kind { CFI_CIE, CFI_FDE, CFI_TERMINATOR };
 
 struct cfi_entry {
     enum cfi_entry_kind kind;
-    uint64_t next;              /* where the next entry begins */
     uint64_t cie;               /* an FDE's */
     struct dwarf_cursor cursor; /* behind the pointer to the CIE, or the mark of one */
 };
+
+/* Where the next entry begins. */
+static inline uint64_t cfi_entry_end(const struct cfi_entry *entry)
+{
+    return (uintptr_t)entry->cursor.end + entry->cursor.to_vaddr;
+}
 
 /* The sections of an object; false when it has none, or no table that finds its FDEs. */
 bool cfi_eh_frame(const struct object *object, struct cfi_section *section);

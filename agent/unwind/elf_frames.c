@@ -95,7 +95,7 @@ static int complete_eh_frame(const struct elf_image *image, const struct elf_sec
         memcpy(copy, frame.data, frame.size);
         frame.data = copy;
     }
-    struct cfi_section section = {.table = frame, .code_base = base, .entry_base = base};
+    struct cfi_section section = {.table = &frame, .code_base = base, .entry_base = base};
     int error = build(object, is_whole, &section);
     if (error) {
         if (copy)
@@ -120,8 +120,9 @@ static int complete_debug_frame(const struct elf_image *image, int fd, const str
     uint8_t *copy = take(bytes + sizeof(struct object_debug_frame));
     if (!copy)
         return -ENOMEM;
+    const struct object_table table = {copy, 0, s->size};
     struct cfi_section section = {
-        .table = {copy, 0, s->size}, .is_debug = true, .code_base = object->segments[0].vaddr};
+        .table = &table, .is_debug = true, .code_base = object->segments[0].vaddr};
     int error = -ESTALE;
     if (sys_call4(SYS_lseek, fd, s->offset, SEEK_SET, 0) == (long)s->offset &&
         sys_read(fd, copy, s->size) == (long)s->size)
@@ -131,8 +132,8 @@ static int complete_debug_frame(const struct elf_image *image, int fd, const str
         return error;
     }
     struct object_debug_frame *frame = (struct object_debug_frame *)(void *)(copy + bytes);
-    *frame = (struct object_debug_frame){section.table, section.index, section.count,
-                                         section.code_base, elf_code_hash(image)};
+    *frame = (struct object_debug_frame){table, section.index, section.count, section.code_base,
+                                         elf_code_hash(image)};
     store_release(&object->debug_frame, frame);
     return 0;
 }

@@ -64,7 +64,7 @@ static bool next_fde(struct reader *r, struct pair *pair)
         if (entry.kind == CFI_TERMINATOR && !r->is_whole)
             return false;
         bool found = entry.kind == CFI_FDE && read_fde(r, &entry, &fde) && counts(r, &fde, pair);
-        r->at = entry.next;
+        r->at = cfi_entry_end(&entry);
         if (found)
             return true;
     }
@@ -77,7 +77,7 @@ static struct reader reader_of(const struct object *object, const struct cfi_sec
     return (struct reader){.object = object,
                            .section = section,
                            .is_whole = is_whole,
-                           .at = section->table.vaddr,
+                           .at = section->table->vaddr,
                            .cie_at = UINT64_MAX};
 }
 

@@ -56,6 +56,11 @@ bool loader_lock_is_free(void)
            load_relaxed(&lock->__data.__owner) == sys_tid();
 }
 
+bool loader_lock_is_unheld(void)
+{
+    return lock && load_relaxed(&lock->__data.__lock) == 0;
+}
+
 #ifdef LIBAGENT_TEST
 void loader_lock_forget(void)
 {

@@ -28,6 +28,8 @@ void loader_lock_confirm(void);
 bool loader_lock_is_known(void);
 /* Also true when the calling thread holds it, who may take it again; or when it is not known. */
 bool loader_lock_is_free(void);
+/* True when it is known and nobody holds it, the calling thread neither. */
+bool loader_lock_is_unheld(void);
 #ifdef LIBAGENT_TEST
 void loader_lock_forget(void);
 #endif

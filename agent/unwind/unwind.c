@@ -9,6 +9,7 @@
 
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
+#include "agent/unwind/catch_up.h"
 #include "agent/unwind/cfi_expression.h"
 #include "agent/unwind/stack_purity.h"
 #include "agent/unwind/unwind_arch.h"
@@ -38,6 +39,7 @@ struct walk {
     bool exact;     /* pc is an interrupted one, not a return address */
     bool innermost; /* no step was taken yet */
     bool full;
+    bool left_known_code; /* from the app's own, or began outside of it: see catch_up.h */
 };
 
 int unwind_start(void)
@@ -306,8 +308,9 @@ static __attribute__((noinline)) enum step step_signal_return(struct walk *w)
 
 static void note_purity(struct walk *w, uint64_t rule)
 {
-    w->purity = purity_after(w->purity, (rule & RULE_SYSTEM) != 0, rule_kind(rule) != RULE_UNKNOWN,
-                             w->count == 0);
+    bool known = rule_kind(rule) != RULE_UNKNOWN;
+    w->left_known_code = w->left_known_code || (w->purity == PURE_APP && !known);
+    w->purity = purity_after(w->purity, (rule & RULE_SYSTEM) != 0, known, w->count == 0);
 }
 
 /* Writes the frame down; false when there is no room. */
@@ -450,6 +453,30 @@ struct origin {
     const struct stack_copy *copy;
 };
 
+/* Walks by one list of objects. */
+static inline __attribute__((always_inline)) enum step
+walk_by_list(struct walk *w, const struct unwind_regs *start, const struct origin *origin)
+{
+    enum step step;
+    do {
+        w->full = w->valid != 0; /* the second time */
+        w->valid = origin->valid;
+        w->exact = origin->exact;
+        w->innermost = true;
+        w->left_known_code = false;
+        w->count = w->flags = w->known_count = 0;
+        w->switches = w->self_frames = 0;
+        w->purity = PURE_APP;
+        if (origin->copy)
+            stack_reader_start_copy(&w->reader, origin->copy);
+        else
+            stack_reader_start(&w->reader, origin->home, start->r[UNWIND_SP]);
+        *w->regs = *start;
+        step = walk_frames(w);
+    } while (step == STEP_AGAIN && !w->full);
+    return step;
+}
+
 static inline __attribute__((always_inline)) uint32_t walk(struct unwind_regs *regs,
                                                            struct origin origin, uint64_t *pcs,
                                                            uint32_t max, uint32_t *flags,
@@ -457,30 +484,22 @@ static inline __attribute__((always_inline)) uint32_t walk(struct unwind_regs *r
 {
     *flags = 0;
     *generation = 0;
-    const struct module_list *list = load_acquire(&modules_list);
-    if (!list || !rule_cache)
+    if (!load_acquire(&modules_list) || !rule_cache)
         return 0;
     if (unlikely(!load_relaxed(&rule_cache_in_memory)))
         rule_cache_prefault();
-    *generation = list->generation;
     struct unwind_regs start = *regs;
-    struct walk w = {.regs = regs, .list = list, .pcs = pcs, .max = max};
+    struct walk w = {.regs = regs, .pcs = pcs, .max = max};
     enum step step;
+    bool is_again = false;
     do {
-        w.full = w.valid != 0; /* the second time */
-        w.valid = origin.valid;
-        w.exact = origin.exact;
-        w.innermost = true;
-        w.count = w.flags = w.known_count = 0;
-        w.switches = w.self_frames = 0;
-        w.purity = PURE_APP;
-        if (origin.copy)
-            stack_reader_start_copy(&w.reader, origin.copy);
-        else
-            stack_reader_start(&w.reader, origin.home, start.r[UNWIND_SP]);
-        *regs = start;
-        step = walk_frames(&w);
-    } while (step == STEP_AGAIN && !w.full);
+        w.list = load_acquire(&modules_list);
+        w.valid = 0;
+        *generation = w.list->generation;
+        step = walk_by_list(&w, &start, &origin);
+        /* The loader may be asked in a thread of the app alone. */
+    } while (unlikely(w.left_known_code) && !origin.copy && !is_again &&
+             (is_again = catch_up(origin.home)));
     if (w.known_count)
         w.count = w.known_count;
     if (step == STEP_END) {

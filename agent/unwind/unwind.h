@@ -8,7 +8,9 @@
  *
  * Code without rules (assembly, JIT code) is followed by frame records (rbp, x29) or, at the
  * innermost frame, by the word on top of the stack (x86-64) or the link register (aarch64), but
- * only where that leads into known code; else the walk ends there, and is not complete.
+ * only where that leads into known code; else the walk ends there, and is not complete. Where
+ * code of the app calls code of no known object, the list of objects may be brought up to date,
+ * without waiting, and the walk begun anew (catch_up.h).
  *
  * Owns: the rule cache. Context: SIG, HOOK, all others; inside a thread guard. Stack: 1.1 KiB.
  * Locks: none. */

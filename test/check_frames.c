@@ -346,6 +346,9 @@ START_TEST(layouts_of_linkers)
     ck_assert_int_eq(modules_rescan(), 0);
     const struct object *object = loaded_object();
     ck_assert(!object->in_place);
+    /* Also where it is in a segment of its own. */
+    const struct module *far = modules_find(modules_list, (uintptr_t)dlsym(handle, "shape_far"));
+    ck_assert(far && far->object == object);
     if (layout->late)
         miss_a_row(object);
     expect_layout(object, layout);
@@ -369,12 +372,34 @@ START_TEST(layouts_of_linkers)
 }
 END_TEST
 
+START_TEST(functions_of_the_kernel)
+{
+    static const char *const functions[] = {"__vdso_clock_gettime", "__vdso_gettimeofday",
+                                            "__vdso_time", "__vdso_getcpu"};
+    void *vdso = dlopen("linux-vdso.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (!vdso)
+        return; /* as under some emulators */
+    ck_assert_int_eq(modules_start(dl_iterate_phdr), 0);
+    for (int i = 0; i < 4; i++) {
+        uintptr_t function = (uintptr_t)dlvsym(vdso, functions[i], "LINUX_2.6");
+        const struct module *module = modules_find(modules_list, function);
+        struct cfi_row row;
+        ck_assert_msg(module && module->object->is_vdso, "%s", functions[i]);
+        ck_assert_int_eq(cfi_row_at(module->object, function - module->bias, &row), 0);
+        ck_assert_uint_eq(row.start, function - module->bias);
+        ck_assert_int_eq(row.cfa_register, UNWIND_SP);
+        ck_assert_int_eq(row.cfa_value, 8);
+    }
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *s = suite_create("frames");
     TCase *t = tcase_create("frames");
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, layouts_of_linkers, 0, LAYOUTS);
+    tcase_add_test(t, functions_of_the_kernel);
     suite_add_tcase(s, t);
     return s;
 }

@@ -61,7 +61,7 @@ static int build(const struct object *object, bool is_whole, struct cfi_section 
 {
     int error = frame_index_build(object, is_whole, section);
     if (!error)
-        taken += section->count * 2 * sizeof(int32_t);
+        taken += (size_t)section->count * 2 * sizeof(int32_t);
     return error;
 }
 

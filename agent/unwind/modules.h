@@ -16,7 +16,9 @@
  *     libagent.so, directly or not) have their .eh_frame read in place, and no file is opened for
  *     them; for others the file is mapped by us (read only), so that a dlclose during a walk
  *     cannot take it away; where that file is not the same any more, or cannot be opened, its
- *     tables are copied to memory of ours while it is certainly loaded.
+ *     tables are copied to memory of ours while it is certainly loaded. Where .eh_frame_hdr does
+ * not lead to the tables, the file is asked (elf_frames.h): at the start only that of an object
+ *     most of whose code has no table, later that of an object in which a walk met no rule.
  *
  *  6. A thread of the parent may have held the loader's lock at a fork, inside the loader or inside
  *     the app's own dl_iterate_phdr: nobody gives it back in the child, and who asks for it waits

@@ -276,20 +276,25 @@ static bool is_bare(const uint8_t *at, const uint8_t *end)
     return at == end;
 }
 
-/* Not inlined, nor is what finds the FDE: their stack is not used at the same time. */
+/* First the program of the CIE, then that of the FDE. Not inlined, nor is what finds the FDE: their
+ * stack is not used at the same time. */
 static __attribute__((noinline)) bool run_both(const struct cfi_section *section,
                                                const struct cfi_cie *cie, const struct cfi_fde *fde,
                                                uint64_t vaddr, struct cfi_row *row)
 {
-    struct cfi_machine machine = {
-        .section = section, .cie = cie, .row = row, .location = fde->start, .wanted = UINT64_MAX};
-    if (!run_program(&machine, cie->program, cie->program_end))
-        return false;
-    struct cfi_row initial = *row;
-    machine.initial = &initial;
-    machine.location = fde->start;
-    machine.wanted = vaddr;
-    return run_program(&machine, fde->program, fde->program_end);
+    struct cfi_row initial;
+    struct cfi_machine machine = {.section = section, .cie = cie, .row = row};
+    for (bool is_fde = false;; is_fde = true) {
+        machine.location = fde->start;
+        machine.wanted = is_fde ? vaddr : UINT64_MAX;
+        if (!run_program(&machine, is_fde ? fde->program : cie->program,
+                         is_fde ? fde->program_end : cie->program_end))
+            return false;
+        if (is_fde)
+            return true;
+        initial = *row;
+        machine.initial = &initial;
+    }
 }
 
 static int row_in_section(const struct cfi_section *section, uint64_t vaddr, struct cfi_row *row)
@@ -311,11 +316,18 @@ static int row_in_section(const struct cfi_section *section, uint64_t vaddr, str
 
 int cfi_row_at(const struct object *object, uint64_t vaddr, struct cfi_row *row)
 {
-    struct cfi_section section;
-    int error = cfi_eh_frame(object, &section) ? row_in_section(&section, vaddr, row) : -ENOENT;
-    if (error && cfi_debug_frame(object, &section) && row_in_section(&section, vaddr, row) == 0)
-        error = 0;
-    return error;
+    int first_error = -ENOENT;
+    for (bool is_debug = false;; is_debug = true) {
+        struct cfi_section section;
+        bool is_there =
+            is_debug ? cfi_debug_frame(object, &section) : cfi_eh_frame(object, &section);
+        int error = is_there ? row_in_section(&section, vaddr, row) : -ENOENT;
+        if (!error)
+            return 0;
+        if (is_debug)
+            return first_error;
+        first_error = error;
+    }
 }
 
 const uint8_t *cfi_expression(const struct object *object, int32_t at, size_t *size)

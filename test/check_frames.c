@@ -6,14 +6,17 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-#include "agent/base/clock.h"
+#include "agent/base/rng.h"
 #include "agent/base/stats.h"
 #include "agent/unwind/cfi.h"
 #include "agent/unwind/elf_frames.h"
+#include "agent/unwind/elf_sections.h"
 #include "agent/unwind/modules.h"
 #include "test/temp_folder.h"
 
@@ -372,6 +375,52 @@ START_TEST(layouts_of_linkers)
 }
 END_TEST
 
+static void expect_inside(const struct elf_section *section, uint64_t size)
+{
+    ck_assert_uint_le(section->size, size);
+    ck_assert_uint_le(section->offset, size - section->size);
+}
+
+/* Section headers with random bytes, of files cut anywhere: what is found lies in the file. */
+START_TEST(section_headers_changed)
+{
+    const struct layout layout = {"gcc " DEBUG_ONLY NO_HDR, .patch = WHOLE};
+    struct rng rng = {3};
+    size_t size;
+    uint32_t found = 0, missing = 0;
+    build(&layout);
+    char *file = read_file(library, &size);
+    ElfW(Ehdr) head = *(ElfW(Ehdr) *)(void *)file;
+    size_t headers = head.e_shnum * sizeof(ElfW(Shdr));
+    char *saved = malloc(headers);
+    memcpy(saved, file + head.e_shoff, headers);
+    int fd = memfd_create("headers", 0);
+    for (int round = 0; round < 3000; round++) {
+        for (int i = 0; i < 1 + round % 8; i++)
+            file[head.e_shoff + rng_next(&rng) % headers] = (char)rng_next(&rng);
+        if (round % 4 == 0)
+            file[offsetof(ElfW(Ehdr), e_shoff) + rng_next(&rng) % 24] = (char)rng_next(&rng);
+        size_t length = round % 5 ? size : rng_next(&rng) % size;
+        ck_assert_int_eq(ftruncate(fd, 0), 0);
+        ck_assert_int_eq((int)pwrite(fd, file, length, 0), (int)length);
+        struct elf_sections sections;
+        elf_read_sections(fd, length, &sections);
+        expect_inside(&sections.eh_frame, length);
+        expect_inside(&sections.debug_frame, length);
+        sections.debug_frame.size ? found++ : missing++;
+        memcpy(file + head.e_shoff, saved, headers);
+        memcpy(file, &head, sizeof(head));
+    }
+    printf("found %u times, missing %u times\n", found, missing);
+    ck_assert_uint_gt(found, 300);
+    ck_assert_uint_gt(missing, 300);
+    close(fd);
+    free(saved);
+    free(file);
+    temp_folder_remove(folder);
+}
+END_TEST
+
 START_TEST(functions_of_the_kernel)
 {
     static const char *const functions[] = {"__vdso_clock_gettime", "__vdso_gettimeofday",
@@ -399,6 +448,7 @@ Suite *suite(void)
     TCase *t = tcase_create("frames");
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, layouts_of_linkers, 0, LAYOUTS);
+    tcase_add_test(t, section_headers_changed);
     tcase_add_test(t, functions_of_the_kernel);
     suite_add_tcase(s, t);
     return s;

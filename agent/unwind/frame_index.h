@@ -7,9 +7,10 @@
  *
  * Memory: 8 bytes for each FDE from the arena, and four times as much while it is made. Time: two
  * reads of the section and a radix sort, some 130 ns for each FDE; both bounded by
- * FRAME_INDEX_MAX FDEs, of which no more are found in one section: some 40 ms, once, in a thread of
- * the app. (cc1 has 60,000.) Owns: nothing; what is built is its caller's. Context: INIT, THR,
- * TICK. Locks: none. */
+ * FRAME_INDEX_MAX FDEs (libLLVM has 95,000), of which no more are found in one section: some 40 ms,
+ * once, in a thread of the app.
+ *
+ * Owns: nothing; what is built is its caller's. Context: INIT, THR, TICK. Locks: none. */
 #ifndef LIBAGENT_FRAME_INDEX_H
 #define LIBAGENT_FRAME_INDEX_H
 

@@ -445,21 +445,19 @@ void agent_fork_prepare(void)
     thread_tls.inside++;
     thread_tls.in_fork = 1;
     modules_lock_for_fork();
-    unwinder_before_fork();
 }
 
-static void after_fork(bool in_child)
+static void after_fork(void)
 {
     thread_tls.in_fork = 0;
     thread_tls.inside--;
-    unwinder_after_fork(in_child);
     modules_unlock_after_fork();
 }
 
 void agent_fork_parent(void)
 {
     if (thread_tls.in_fork)
-        after_fork(false);
+        after_fork();
 }
 
 /* The child has one thread and a copy of the parent's memory: what the parent recorded is the
@@ -470,8 +468,10 @@ void agent_fork_child(void)
     if (!thread_tls.in_fork)
         return;
     callers = 0;
-    if (thread_reset_in_child() > 0)
+    if (thread_reset_in_child() > 0) {
         modules_distrust_loader();
+        unwinder_reset_in_child();
+    }
     scratch_reset_in_child();
     recorder_reset_in_child(clock_monotonic_ns(), clock_realtime_ns());
     stats_reset();
@@ -488,5 +488,5 @@ void agent_fork_child(void)
         own = thread_attach(0, 0);
     if (scheduler)
         scheduler->reset_in_child(own);
-    after_fork(true);
+    after_fork();
 }

@@ -28,7 +28,7 @@
     X(FILES_REMOVED, "old profiles removed: LIBAGENT_OUTPUT_LIMIT")                                \
     X(OVERHEAD_NS, "nanoseconds in handlers and hooks")                                            \
     X(FLUSH_NS, "nanoseconds of cpu in the agent's threads")                                       \
-    X(UNWIND_NOT_LIBUNWIND, "stacks walked by cfi, as libunwind was in use")                       \
+    X(UNWIND_NOT_LIBUNWIND, "stacks walked by cfi: libunwind was in use")                          \
     X(UNWIND_CACHE_MISSES, "unwind rules interpreted")                                             \
     X(MODULES_LOADED, "objects registered")                                                        \
     X(FRAMES_LEFT_OUT, "objects with call frame information too large or compressed: left out")

@@ -42,8 +42,8 @@ static uint32_t walk_and_add(struct thread_slot *slot, struct record_stack *stac
     uint32_t generation;
     unwind_regs_from_context(&regs, ucontext);
     /* The first place stays free for a pseudo frame; without one the stack begins a word on. */
-    uint32_t count =
-        unwinder->walk(&regs, true, &home, stack->pcs + 1, options.max_frames, &flags, &generation);
+    uint32_t count = unwinder_inside_handler(ucontext)->walk(
+        &regs, true, &home, stack->pcs + 1, options.max_frames, &flags, &generation);
     slot->stack_low = home.low;
     count_flags(flags);
     if (flags & UNWIND_LEAF_SELF) {

@@ -4,23 +4,24 @@
  *     walked by call frame information.
  *  2. From there on each record gives the next one: the caller's frame pointer, and behind it the
  *     return address. It must be higher on the stack, and lead into known code.
- *  3. Where a record does not (libc's start code has none, nor have thread starts in libagent.so),
- *     what is left of the stack is walked by call frame information.
+ *  3. Where a record does not, and from the first frame of libc or of libagent.so on, what is left
+ *     of the stack is walked by call frame information: these have no records, and libc's frames
+ *     tell where a signal came in between, and so whether the stack is clean.
  *
  * A function without a record of its own that leaves the frame pointer alone hides its caller:
  * nothing in a record tells that. */
 #include "agent/unwind/stack_purity.h"
 #include "agent/unwind/stack_reader.h"
+#include "agent/unwind/unwind_arch.h"
 #include "agent/unwind/unwinder.h"
 
 struct chain {
     const struct module_list *list;
-    const struct module *module; /* of the frame at hand */
     struct stack_reader reader;
     enum purity purity;
 };
 
-/* The module of a return address, NULL: none, or libagent.so. Mostly the last one's. */
+/* The module of a return address where records may be followed; mostly the last one's. */
 static const struct module *module_of(const struct chain *c, const struct module *last,
                                       uintptr_t pc)
 {
@@ -28,7 +29,9 @@ static const struct module *module_of(const struct chain *c, const struct module
         return NULL;
     if (likely(last && pc - last->start < last->end - last->start))
         return last;
-    return modules_find(c->list, pc);
+    const struct module *module = modules_find(c->list, pc);
+    bool has_records = module && !module->object->is_system && !module->object->is_vdso;
+    return has_records ? module : NULL;
 }
 
 static void note(struct chain *c, const struct module *module, bool innermost)
@@ -43,12 +46,13 @@ static uint32_t follow(struct chain *c, struct unwind_regs *regs, uint64_t *pcs,
 {
     uintptr_t sp = regs->r[UNWIND_SP], fp = regs->r[UNWIND_FP], pc = regs->r[UNWIND_PC];
     uint32_t count = 0;
-    const struct module *module = module_of(c, c->module, pc - 1);
+    const struct module *module = module_of(c, NULL, pc - 1);
     while (module && count < max) {
         uintptr_t caller_fp, caller_pc;
         if (fp % sizeof(fp) != 0 || fp < sp || !stack_read(&c->reader, fp, &caller_fp) ||
             !stack_read(&c->reader, fp + sizeof(fp), &caller_pc))
             break;
+        caller_pc = arch_return_address(caller_pc);
         const struct module *caller = module_of(c, module, caller_pc - 1);
         if (!caller)
             break;
@@ -61,7 +65,8 @@ static uint32_t follow(struct chain *c, struct unwind_regs *regs, uint64_t *pcs,
     }
     /* Nothing is known of the others: 0 is no address, so a row that needs one ends the walk. */
     *regs = (struct unwind_regs){{0}};
-    regs->r[UNWIND_SP] = sp;
+    /* Records end a frame on x86-64; on aarch64 they begin it, mostly. */
+    regs->r[UNWIND_SP] = count && ARCH_HAS_LINK ? fp : sp;
     regs->r[UNWIND_FP] = fp;
     regs->r[UNWIND_PC] = pc;
     return count;
@@ -80,8 +85,7 @@ static uint32_t frame_pointers_walk(struct unwind_regs *regs, bool exact, struct
     /* Behind a signal's frame the pc is an interrupted one, which may have no record, either. */
     bool interrupted = *flags & UNWIND_INTERRUPTED;
     c.list = load_acquire(&modules_list);
-    c.module = modules_find(c.list, pcs[0]);
-    note(&c, c.module, true);
+    note(&c, modules_find(c.list, pcs[0]), true);
     if (!interrupted)
         count += follow(&c, regs, pcs + 1, max - 2);
     uint32_t tail_flags;

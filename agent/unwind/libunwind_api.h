@@ -27,6 +27,10 @@ struct libunwind_cursor;
 /* Filled and read by libunwind alone. */
 struct libunwind_procedure;
 
+/* A space keeps the rules of 128 addresses, under a mutex of its own. One that was just made keeps
+ * none. */
+enum { LIBUNWIND_CACHE_OF_SPACE = 1 };
+
 /* The functions that a space is made of. Versions since 1.7 look at more members: they are NULL,
  * which stands for what cannot be done. */
 struct libunwind_accessors {
@@ -63,6 +67,8 @@ struct libunwind_table {
 #define LIBUNWIND_FUNCTIONS(X)                                                                     \
     X(struct libunwind_space *, create_addr_space,                                                 \
       (struct libunwind_accessors * accessors, int byte_order))                                    \
+    X(int, set_caching_policy, (struct libunwind_space * space, int policy))                       \
+    X(void, flush_cache, (struct libunwind_space * space, uintptr_t low, uintptr_t high))          \
     X(int, init_remote,                                                                            \
       (struct libunwind_cursor * cursor, struct libunwind_space * space, void *argument))          \
     X(int, step, (struct libunwind_cursor * cursor))                                               \

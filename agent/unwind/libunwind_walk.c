@@ -3,21 +3,28 @@
  *  1. The library is opened at the start, for itself (RTLD_LOCAL: it exports _Unwind_* and
  *     backtrace, which would take over the app's exceptions) and at once (RTLD_NOW: no binding in a
  *     sample). A walk there makes what it makes at its first call, and must give what cfi gives.
- *  2. It walks an address space of ours: it looks for procedures, reads memory and registers by
- *     functions of this file alone. So it never asks the loader, keeps nothing for a thread, makes
- *     no probe of its own, and reads tables within their bounds (where the registry has them) and
- *     the stack as cfi does (stack_reader). It keeps no rules: its cache takes an interrupted
- *     instruction for a return address of the same value.
- *  3. For each frame it takes and gives back a buffer under a mutex, with signals blocked: all but
- *     those that libc keeps, of which the agent's is one. So only one thread is in it at a time,
- *     with that one blocked too; whoever finds it taken is walked by cfi, counted. Nobody waits.
- *  4. A fork waits until it is free, or its mutex could be held in the child for ever; where that
- *     takes too long, the child does without it.
- *  5. It runs on a stack of its own, as it needs about 6 KiB.
+ *  2. It walks address spaces of ours (libunwind_space.c), whose functions look for procedures and
+ *     read memory and registers. So it never asks the loader, keeps nothing for a thread, makes no
+ *     probe of its own, and reads tables within their bounds (where the registry has them) and the
+ *     stack as cfi does (stack_reader).
+ *  3. There are a few places to walk in, each with a stack (it needs about 6 KiB) and a space whose
+ *     cache of rules nobody else uses. A walk takes one, with all signals blocked, the agent's too;
+ *     where all are taken, as where the kernel gives the threads in them no time, the stack is
+ *     walked by cfi, and counted.
+ *  4. For each new rule it takes and gives back a buffer under a mutex, which another thread may
+ *     hold for some instructions. No thread that was interrupted can hold it: in a walk of ours all
+ *     signals are blocked, and where the program itself uses this library, a sample that finds all
+ *     signals blocked is walked by cfi (unwinder_choose). So it is free as soon as its holder runs.
+ *  5. In a fork's child that mutex could be held for ever, by a thread that is gone: the child of a
+ *     process with threads is walked by cfi (unwinder_reset_in_child).
+ *  6. Its cache takes an interrupted instruction for a return address of the same value. So
+ *     interrupted ones are stepped out of in a space that keeps no rules, and what comes behind is
+ *     given to the other as the address before the return address: no instruction begins there.
  *
  * What remains: tables that lie (it takes the number of some registers from them unchecked, so cfi
- * reads each row first), and a program that puts its own sigprocmask or pthread_mutex_lock in front
- * of libc's has them called in samples. */
+ * reads each row first); a program that puts its own sigprocmask or pthread_mutex_lock in front of
+ * libc's has them called in samples; and one that uses a libunwind which was built not to block
+ * signals could be interrupted with that mutex held. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
@@ -25,22 +32,19 @@
 #include <sys/mman.h>
 
 #include "agent/base/arena.h"
-#include "agent/base/clock.h"
-#include "agent/base/format.h"
 #include "agent/base/log.h"
 #include "agent/base/next.h"
 #include "agent/base/scratch_stack.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
-#include "agent/unwind/cfi.h"
-#include "agent/unwind/libunwind_api.h"
-#include "agent/unwind/stack_purity.h"
-#include "agent/unwind/stack_reader.h"
+#include "agent/unwind/libunwind_space.h"
 #include "agent/unwind/unwinder.h"
 
 enum {
-    STACK_BYTES = 64 << 10,
-    CURSOR_BYTES = 8 << 10, /* 1016 on x86-64 in all versions so far, 4096 on aarch64 */
+    /* Threads that are in a walk at an instant, most of them without a processor: of 50 that all
+     * want one, and spend a tenth of their time in walks, 5 are. Each costs 40 KiB. */
+    PLACES = 16,
+    PLACE_BYTES = 64 << 10,
     /* Reads in one walk: 1,024 frames of the longest programs seen take a fifth. What circles in a
      * broken table ends after some ms. */
     READS_MAX = 1 << 20,
@@ -48,265 +52,162 @@ enum {
     SELF_FRAMES_MAX = 64, /* of libagent.so in one walk */
 };
 
-/* Where an object's index is, for libunwind: no address of a process. */
-static const uintptr_t index_address = (uintptr_t)0xf << 60;
-/* A fork waits so long at most for a walk of another thread, which takes less than that by far,
- * unless the kernel gives that thread no time. */
-static const uint64_t fork_wait_ns = 20 * NS_PER_MS;
+static struct libunwind_space *forgetting; /* keeps no rules; all use it */
+static struct libunwind_space *keeping[PLACES];
+static uint8_t *places;
+static uint32_t taken; /* a bit a place */
 
-/* All that a walk needs, for one walk at a time. */
-static struct {
-    struct unwind_regs *regs;
-    const struct module_list *list;
-    struct stack_reader reader;
-    const struct module *module; /* whose tables are read */
-    bool is_found, is_searching;
-    uint32_t reads_left;
-    uint64_t *pcs;
-    uint32_t max, count, known_count, flags, self_frames;
-    enum purity purity;
-    bool switched; /* stacks */
-    bool exact;
-    uint8_t cursor[CURSOR_BYTES] __attribute__((aligned(16)));
-} walk;
-
-static struct libunwind_functions functions;
-static struct libunwind_space *space;
-static uint8_t *stack;
-static uint32_t busy;
-static bool held_for_fork, lost;
-
-/* ---- the address space ---- */
-
-/* The aligned word at `address`, as far as it lies in `table` at `start`; zero beyond. */
-static bool table_word(const uint8_t *data, size_t size, uintptr_t start, uintptr_t address,
-                       uintptr_t *value)
+static struct place *place_at(uint32_t index)
 {
-    uintptr_t offset = address - start;
-    *value = 0;
-    if (likely(offset < size && size - offset >= sizeof(*value))) {
-        memcpy(value, data + offset, sizeof(*value));
-        return true;
-    }
-    bool any = false;
-    for (size_t i = 0; i < sizeof(*value); i++) {
-        if (offset + i >= size)
-            continue;
-        *value |= (uintptr_t)data[offset + i] << 8 * i;
-        any = true;
-    }
-    return any;
-}
-
-static int access_memory(struct libunwind_space *unused_space, uintptr_t address, uintptr_t *value,
-                         int write, void *unused)
-{
-    (void)unused_space;
-    (void)unused;
-    if (write || walk.reads_left == 0)
-        return -LIBUNWIND_INVALID;
-    walk.reads_left--;
-    if (walk.module) {
-        const struct object *object = walk.module->object;
-        if (table_word(object->eh_frame.data, object->eh_frame.size,
-                       walk.module->bias + object->eh_frame.vaddr, address, value))
-            return 0;
-        if (walk.is_searching && table_word(object->fde_index, (size_t)object->fde_count * 8,
-                                            index_address, address, value))
-            return 0;
-    }
-    /* Of all else that a table may point at (what handles an exception) nothing is needed. */
-    if (walk.is_searching) {
-        *value = 0;
-        return 0;
-    }
-    return stack_read(&walk.reader, address, value) ? 0 : -LIBUNWIND_INVALID;
-}
-
-static int access_register(struct libunwind_space *unused_space, int number, uintptr_t *value,
-                           int write, void *unused)
-{
-    (void)unused_space;
-    (void)unused;
-    if (write)
-        return -LIBUNWIND_BAD_REGISTER;
-    if (number < 0 || number > LIBUNWIND_PC)
-        return -LIBUNWIND_BAD_REGISTER;
-    /* Up to the stack pointer, and further on x86-64, both count as DWARF does. */
-    *value = walk.regs->r[number == LIBUNWIND_PC ? UNWIND_PC : number];
-    return 0;
-}
-
-static int access_float(struct libunwind_space *unused_space, int number, void *value, int write,
-                        void *unused)
-{
-    (void)unused_space;
-    (void)number;
-    (void)value;
-    (void)write;
-    (void)unused;
-    return -LIBUNWIND_BAD_REGISTER;
-}
-
-/* Does cfi understand the row? */
-static bool is_sound(const struct object *object, uint64_t vaddr)
-{
-    struct cfi_row row;
-    if (!object->fde_count || cfi_row_at(object, vaddr, &row) != 0)
-        return false;
-    for (int i = 0; i < UNWIND_REGS; i++)
-        if (row.kind[i] == CFI_REGISTER && (row.value[i] < 0 || row.value[i] >= UNWIND_REGS))
-            return false;
-    return true;
-}
-
-static int find_procedure(struct libunwind_space *own, uintptr_t pc,
-                          struct libunwind_procedure *procedure, int needs_tables, void *argument)
-{
-    const struct module *module = modules_find(walk.list, pc);
-    walk.module = module;
-    walk.is_found = false;
-    if (!module || !is_sound(module->object, pc - module->bias))
-        return -LIBUNWIND_NO_INFO;
-    const struct object *object = module->object;
-    struct libunwind_table table = {
-        .start = module->start,
-        .end = module->end,
-        .format = LIBUNWIND_REMOTE_TABLE,
-        .base = module->bias + object->eh_frame_hdr.vaddr,
-        .words = object->fde_count,
-        .data = index_address,
-    };
-    walk.is_searching = true;
-    int error =
-        functions.dwarf_search_unwind_table(own, pc, &table, procedure, needs_tables, argument);
-    walk.is_searching = false;
-    walk.is_found = error >= 0;
-    return error;
-}
-
-static void put_procedure(struct libunwind_space *unused_space,
-                          struct libunwind_procedure *procedure, void *unused)
-{
-    (void)unused_space;
-    (void)procedure;
-    (void)unused;
-}
-
-static int find_dynamic_list(struct libunwind_space *unused_space, uintptr_t *address, void *unused)
-{
-    (void)unused_space;
-    (void)address;
-    (void)unused;
-    return -LIBUNWIND_NO_INFO;
+    return (struct place *)(void *)(places + (size_t)(index + 1) * PLACE_BYTES -
+                                    sizeof(struct place));
 }
 
 /* ---- the walk ---- */
 
-static struct libunwind_cursor *cursor(void)
+static struct libunwind_cursor *cursor(struct place *p)
 {
-    return (struct libunwind_cursor *)(void *)walk.cursor;
+    return (struct libunwind_cursor *)(void *)p->cursor;
 }
 
-static uintptr_t register_now(int number)
+/* 0: not known. */
+static uintptr_t register_now(struct place *p, int number)
 {
     uintptr_t value = 0;
-    return functions.get_reg(cursor(), number, &value) < 0 ? 0 : value;
+    return libunwind.get_reg(cursor(p), number, &value) < 0 ? 0 : value;
+}
+
+/* Makes the cursor anew, in another space, where it is. */
+static bool change_space(struct place *p, struct libunwind_space *space)
+{
+    struct unwind_regs now; /* apart: one may be where another was */
+    uint64_t valid = 1ull << UNWIND_PC;
+    for (int i = 0; i < LIBUNWIND_PC; i++)
+        if (libunwind.get_reg(cursor(p), i, &now.r[i]) >= 0)
+            valid |= 1ull << i;
+    now.r[UNWIND_PC] = register_now(p, LIBUNWIND_PC) - !p->exact;
+    *p->regs = now;
+    p->valid = valid;
+    return libunwind.init_remote(cursor(p), space, p) >= 0;
 }
 
 /* Writes the frame down; false: the walk ends here. */
-static bool record(uintptr_t pc, const struct module *module, bool innermost)
+static bool record(struct place *p, uintptr_t pc, bool innermost)
 {
+    const struct module *module = p->module;
     if (pc - modules_self_start < modules_self_end - modules_self_start) {
         if (innermost)
-            walk.flags |= UNWIND_LEAF_SELF;
-        return walk.self_frames++ < SELF_FRAMES_MAX;
+            p->flags |= UNWIND_LEAF_SELF;
+        return p->self_frames++ < SELF_FRAMES_MAX;
     }
     if (module) {
-        walk.known_count = 0;
+        p->known_count = 0;
     } else if (!innermost) {
         /* At least memory, and not the stack; and it must lead to known code in the end. */
-        if (pc - walk.reader.low < walk.reader.high - walk.reader.low || !sys_readable(pc))
+        if (pc - p->reader.low < p->reader.high - p->reader.low || !sys_readable(pc))
             return false;
-        if (!walk.known_count)
-            walk.known_count = walk.count;
+        if (!p->known_count)
+            p->known_count = p->count;
     }
-    if (walk.count == walk.max) {
-        walk.flags |= UNWIND_CUT;
+    if (p->count == p->max) {
+        p->flags |= UNWIND_CUT;
         return false;
     }
-    walk.purity = purity_after(walk.purity, module && module->object->is_system, module != NULL,
-                               walk.count == 0);
-    walk.pcs[walk.count++] = pc;
+    p->purity =
+        purity_after(p->purity, module && module->object->is_system, module != NULL, p->count == 0);
+    p->pcs[p->count++] = pc;
     return true;
 }
 
 /* Goes to the caller; false where the walk ends. */
-static bool step(uintptr_t sp, const struct module *module)
+static bool step(struct place *p)
 {
-    uintptr_t fp = register_now(LIBUNWIND_FP);
-    int result = functions.step(cursor());
-    if (result > 0 && register_now(LIBUNWIND_PC) != 0) {
-        walk.exact = functions.is_signal_frame(cursor()) > 0;
-        if (walk.exact) {
-            walk.flags |= UNWIND_INTERRUPTED;
-            walk.purity = IMPURE;
+    uintptr_t fp = register_now(p, LIBUNWIND_FP), sp = register_now(p, LIBUNWIND_SP);
+    p->is_found = true; /* unless it is looked for, and is not */
+    int result = libunwind.step(cursor(p));
+    if (result > 0 && register_now(p, LIBUNWIND_PC) != 0) {
+        p->exact = libunwind.is_signal_frame(cursor(p)) > 0;
+        if (p->exact) {
+            p->flags |= UNWIND_INTERRUPTED;
+            p->purity = IMPURE;
         }
-        walk.switched |= register_now(LIBUNWIND_SP) <= sp;
+        p->switched |= register_now(p, LIBUNWIND_SP) <= sp;
         return true;
     }
     /* Told by a rule, or, in the loader's entry code, which has none, by a frame pointer of 0. */
-    if (result >= 0 && (walk.is_found || (module && fp == 0)))
-        walk.flags |= UNWIND_COMPLETE;
+    if (result >= 0 && (p->is_found || (p->module && fp == 0)))
+        p->flags |= UNWIND_COMPLETE;
     return false;
 }
 
-static void walk_frames(void *unused)
+static void walk_frames(void *data)
 {
-    (void)unused;
-    if (functions.init_remote(cursor(), space, NULL) < 0)
+    struct place *p = data;
+    uintptr_t pc = p->regs->r[UNWIND_PC] - !p->exact;
+    p->regs->r[UNWIND_PC] = pc;
+    if (libunwind.init_remote(cursor(p), p->exact ? forgetting : p->keeping, p) < 0)
         return;
     for (bool innermost = true;; innermost = false) {
-        uintptr_t pc = register_now(LIBUNWIND_PC) - !walk.exact;
-        const struct module *module = modules_find(walk.list, pc);
-        /* The pc must be an address at all, before libunwind reads code there. */
-        if (!record(pc, module, innermost) || !step(register_now(LIBUNWIND_SP), module))
+        bool was_exact = p->exact;
+        p->module = modules_find(p->list, pc);
+        if (!p->module)
+            modules_want_rescan();
+        if (!record(p, pc, innermost) || !step(p))
+            return;
+        pc = register_now(p, LIBUNWIND_PC) - !p->exact;
+        if (was_exact != p->exact && !change_space(p, p->exact ? forgetting : p->keeping))
             return;
     }
 }
 
-static uint32_t walk_alone(struct unwind_regs *regs, bool exact, struct unwind_stack *home,
-                           uint64_t *pcs, uint32_t max, uint32_t *flags, uint32_t *generation)
+static uint32_t walk_in(struct place *p, struct unwind_regs *regs, bool exact,
+                        struct unwind_stack *home, uint64_t *pcs, uint32_t max, uint32_t *flags,
+                        uint32_t *generation)
 {
-    walk.regs = regs;
-    walk.list = load_acquire(&modules_list);
-    walk.module = NULL;
-    walk.reads_left = READS_MAX;
-    walk.pcs = pcs;
-    walk.max = max;
-    walk.count = walk.known_count = walk.flags = walk.self_frames = 0;
-    walk.purity = PURE_APP;
-    walk.switched = false;
-    walk.exact = exact;
-    stack_reader_start(&walk.reader, home, regs->r[UNWIND_SP]);
+    p->regs = regs;
+    p->valid = (1ull << UNWIND_REGS) - 1;
+    p->list = load_acquire(&modules_list);
+    p->reads_left = READS_MAX;
+    p->pcs = pcs;
+    p->max = max;
+    p->count = p->known_count = p->flags = p->self_frames = 0;
+    p->purity = PURE_APP;
+    p->switched = p->is_searching = false;
+    p->exact = exact;
+    if (p->publication != p->list->publication) {
+        p->publication = p->list->publication;
+        libunwind.flush_cache(p->keeping, 0, 0);
+    }
+    stack_reader_start(&p->reader, home, regs->r[UNWIND_SP]);
     void *mark;
-    scratch_stack_call(walk_frames, NULL, stack + STACK_BYTES, &mark);
-    if (walk.known_count)
-        walk.count = walk.known_count;
-    bool whole = walk.flags & UNWIND_COMPLETE && !(walk.flags & UNWIND_INTERRUPTED);
-    if (whole && !walk.switched && stack_reader_adopt(&walk.reader) && walk.purity != IMPURE &&
-        walk.count)
-        walk.flags |= UNWIND_CLEAN;
-    *flags = walk.flags;
-    *generation = walk.list->generation;
-    return walk.count;
+    scratch_stack_call(walk_frames, p, p, &mark);
+    if (p->known_count)
+        p->count = p->known_count;
+    bool whole = p->flags & UNWIND_COMPLETE && !(p->flags & UNWIND_INTERRUPTED);
+    if (whole && !p->switched && stack_reader_adopt(&p->reader) && p->purity != IMPURE && p->count)
+        p->flags |= UNWIND_CLEAN;
+    *flags = p->flags;
+    *generation = p->list->generation;
+    return p->count;
 }
 
-static bool enter(void)
+/* The number of a place that was free, or PLACES. */
+static uint32_t take_place(void)
 {
-    uint32_t is_free = 0;
-    return __atomic_compare_exchange_n(&busy, &is_free, 1, false, __ATOMIC_ACQUIRE,
-                                       __ATOMIC_RELAXED);
+    uint32_t now = load_relaxed(&taken);
+    uint32_t index;
+    do {
+        index = (uint32_t)__builtin_ctz(~now);
+        if (index >= PLACES)
+            return PLACES;
+    } while (!__atomic_compare_exchange_n(&taken, &now, now | 1u << index, true, __ATOMIC_ACQUIRE,
+                                          __ATOMIC_RELAXED));
+    return index;
+}
+
+static void give_place(uint32_t index)
+{
+    __atomic_fetch_and(&taken, ~(1u << index), __ATOMIC_RELEASE);
 }
 
 /* As during the agent's handler: faults are still shown to the app's handlers, and libc's signal
@@ -321,13 +222,14 @@ static uint32_t libunwind_walk(struct unwind_regs *regs, bool exact, struct unwi
 {
     uint64_t mask;
     uint32_t count;
-    /* Before it is taken: a handler of the app's that comes in between may never come back. */
+    /* Before one is taken: a handler of the app's that comes in between may never come back. */
     sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, &signals_that_wait, &mask, sizeof(mask));
-    if (!lost && enter()) {
+    uint32_t index = take_place();
+    if (index < PLACES) {
         int kept_errno = errno;
-        count = walk_alone(regs, exact, home, pcs, max, flags, generation);
+        count = walk_in(place_at(index), regs, exact, home, pcs, max, flags, generation);
         errno = kept_errno;
-        store_release(&busy, 0);
+        give_place(index);
     } else {
         stats_add(STAT_UNWIND_NOT_LIBUNWIND, 1);
         count = unwind_walk(regs, exact, home, pcs, max, flags, generation);
@@ -358,8 +260,8 @@ static int find_functions(void)
 /* NOLINTBEGIN(bugprone-macro-parentheses): a type can have none */
 #define X(type, name, parameters)                                                                  \
     if (all) {                                                                                     \
-        functions.name = (type(*) parameters)next.dlsym(handle, "_U" LIBUNWIND_TARGET "_" #name);  \
-        all = functions.name != NULL;                                                              \
+        libunwind.name = (type(*) parameters)next.dlsym(handle, "_U" LIBUNWIND_TARGET "_" #name);  \
+        all = libunwind.name != NULL;                                                              \
     }
     LIBUNWIND_FUNCTIONS(X)
 #undef X
@@ -370,12 +272,21 @@ static int find_functions(void)
     return all ? 0 : -ENOENT;
 }
 
-static int make_stack(void)
+static int make_places(void)
 {
-    stack = arena_reserve(STACK_BYTES);
-    if (!stack)
+    places = arena_reserve((size_t)PLACES * PLACE_BYTES);
+    forgetting = libunwind_make_space();
+    if (!places || !forgetting)
         return -ENOMEM;
-    return (int)sys_call3(SYS_mprotect, stack, PAGE_SIZE_MIN, PROT_NONE);
+    for (uint32_t i = 0; i < PLACES; i++) {
+        struct place *p = place_at(i);
+        p->keeping = keeping[i] = libunwind_make_space();
+        if (!p->keeping)
+            return -ENOMEM;
+        libunwind.set_caching_policy(p->keeping, LIBUNWIND_CACHE_OF_SPACE);
+        sys_call3(SYS_mprotect, places + (size_t)i * PLACE_BYTES, PAGE_SIZE_MIN, PROT_NONE);
+    }
+    return 0;
 }
 
 /* Walks from here by both. */
@@ -391,29 +302,19 @@ static __attribute__((noinline)) int test_self(void)
     uint32_t our_count =
         unwind_walk(&regs, false, &home, ours, SELF_TEST_FRAMES, &flags, &generation);
     home.low = home.high = top;
-    uint32_t count = walk_alone(&same, false, &home, theirs, SELF_TEST_FRAMES, &flags, &generation);
+    uint32_t count =
+        walk_in(place_at(0), &same, false, &home, theirs, SELF_TEST_FRAMES, &flags, &generation);
     return count == our_count && memcmp(ours, theirs, count * sizeof(ours[0])) == 0 ? 0 : -EPROTO;
 }
 
 static int libunwind_start(void)
 {
-    static struct libunwind_accessors accessors = {
-        .find_procedure = find_procedure,
-        .put_procedure = put_procedure,
-        .find_dynamic_list = find_dynamic_list,
-        .access_memory = access_memory,
-        .access_register = access_register,
-        .access_float = access_float,
-    };
     int error = find_functions();
     if (error) {
         log_warn("libunwind-" LIBUNWIND_TARGET ".so.8 is not installed: stacks are walked by cfi");
         return error;
     }
-    error = make_stack();
-    space = error ? NULL : functions.create_addr_space(&accessors, 0);
-    if (!error && !space)
-        error = -ENOMEM;
+    error = make_places();
     if (!error) {
         /* Its own objects, so that the list is as the loader's. */
         (void)!modules_rescan();
@@ -425,28 +326,8 @@ static int libunwind_start(void)
     return error;
 }
 
-/* ---- fork ---- */
-
-static void before_fork(void)
-{
-    static const struct timespec pause = {0, 50000};
-    uint64_t deadline = clock_monotonic_ns() + fork_wait_ns;
-    while (!(held_for_fork = enter()) && clock_monotonic_ns() < deadline)
-        sys_call2(SYS_nanosleep, &pause, NULL);
-}
-
-static void after_fork(bool in_child)
-{
-    if (held_for_fork)
-        store_release(&busy, 0);
-    else if (in_child)
-        lost = true;
-}
-
 const struct unwinder unwinder_libunwind = {
     .name = "libunwind",
     .start = libunwind_start,
     .walk = libunwind_walk,
-    .before_fork = before_fork,
-    .after_fork = after_fork,
 };

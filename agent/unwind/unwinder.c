@@ -1,5 +1,10 @@
 #include "agent/unwind/unwinder.h"
 
+#include <string.h>
+#include <ucontext.h>
+
+#include "agent/base/stats.h"
+
 const struct unwinder unwinder_cfi = {.name = "cfi", .walk = unwind_walk};
 const struct unwinder *unwinder = &unwinder_cfi;
 
@@ -17,14 +22,20 @@ void unwinder_start(enum unwinder_id choice)
     unwinder = usable ? chosen : &unwinder_cfi;
 }
 
-void unwinder_before_fork(void)
+const struct unwinder *unwinder_choose(const void *ucontext)
 {
-    if (unwinder->before_fork)
-        unwinder->before_fork();
+    /* 1 to 31, but for SIGKILL and SIGSTOP. Of the others libc keeps some back, ours among them. */
+    static const uint64_t all = 0x7ffbfeff;
+    uint64_t mask;
+    memcpy(&mask, &((const ucontext_t *)ucontext)->uc_sigmask, sizeof(mask));
+    if (unwinder != &unwinder_libunwind || (mask & all) != all)
+        return unwinder;
+    stats_add(STAT_UNWIND_NOT_LIBUNWIND, 1);
+    return &unwinder_cfi;
 }
 
-void unwinder_after_fork(bool in_child)
+void unwinder_reset_in_child(void)
 {
-    if (unwinder->after_fork)
-        unwinder->after_fork(in_child);
+    if (unwinder == &unwinder_libunwind)
+        unwinder = &unwinder_cfi;
 }

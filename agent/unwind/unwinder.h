@@ -20,9 +20,6 @@ struct unwinder {
     /* As unwind_walk. */
     uint32_t (*walk)(struct unwind_regs *regs, bool exact, struct unwind_stack *home, uint64_t *pcs,
                      uint32_t max, uint32_t *flags, uint32_t *generation);
-    /* Around a fork; NULL: nothing to do. */
-    void (*before_fork)(void);
-    void (*after_fork)(bool in_child);
 };
 
 extern HIDDEN const struct unwinder unwinder_cfi, unwinder_frame_pointers, unwinder_libunwind;
@@ -31,8 +28,15 @@ extern HIDDEN const struct unwinder *unwinder;
 
 /* INIT. Where the choice cannot be used, cfi is. */
 void unwinder_start(enum unwinder_id choice);
-/* Inside modules_lock_for_fork and its release. */
-void unwinder_before_fork(void);
-void unwinder_after_fork(bool in_child);
+/* For a sample in a handler, whose third argument this is: where the interrupted code blocks all
+ * signals it may be in libunwind, on the program's own account, and hold a lock there. SIG. */
+const struct unwinder *unwinder_choose(const void *ucontext);
+static inline const struct unwinder *unwinder_inside_handler(const void *ucontext)
+{
+    return likely(unwinder == &unwinder_cfi) ? &unwinder_cfi : unwinder_choose(ucontext);
+}
+/* In a fork child of a parent with other threads, which may have been in a walk: libunwind, whose
+ * locks may be held, is left for cfi. */
+void unwinder_reset_in_child(void);
 
 #endif

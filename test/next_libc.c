@@ -1,5 +1,6 @@
 #include "test/next_libc.h"
 
+#include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -19,6 +20,9 @@ void next_from_libc(void)
     FROM_LIBC(pthread_attr_setdetachstate);
     FROM_LIBC(pthread_key_create);
     FROM_LIBC(pthread_setspecific);
+    FROM_LIBC(dlopen);
+    FROM_LIBC(dlsym);
+    FROM_LIBC(dlerror);
     FROM_LIBC(dl_iterate_phdr);
     FROM_LIBC(sigaction);
 }

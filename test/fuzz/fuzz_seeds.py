@@ -223,7 +223,7 @@ def walk_input(seed):
         return draw.choice([word(1, draw.getrandbits(24)), word(3, draw.randrange(200)),
                             word(4, draw.randrange(16)), word(0, draw.randrange(64)), word(5, 0)])
 
-    words = [draw.randrange(4)] + [word(3, draw.randrange(200)) for _ in range(16)]
+    words = [draw.randrange(8)] + [word(3, draw.randrange(200)) for _ in range(16)]
     words[8] = word(3, 200)  # the stack pointer
     words += [word(1, draw.getrandbits(24))] + [any_word() for _ in range(200)]
     return struct.pack(f"<{len(words)}Q", *words)

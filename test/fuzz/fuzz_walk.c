@@ -1,7 +1,9 @@
-/* The walk over the true objects of this process, from registers and a stack of any content.
+/* The walks, by call frame information and by frame pointers, over the true objects of this
+ * process, from registers and a stack of any content.
  *
- * Input: words that may stand in either (see word_of); the first is whether the pc is exact, then
- * the registers, then the stack, which ends where memory does. */
+ * Input: words that may stand in either (see word_of); the first is whether the pc is exact,
+ * whether the stack is known, and which walk; then the registers, then the stack, which ends where
+ * memory does. */
 #include "test/fuzz/fuzz_input.h"
 
 #include <link.h>
@@ -10,12 +12,14 @@
 #include "agent/base/sys.h"
 #include "agent/unwind/modules.h"
 #include "agent/unwind/unwind.h"
+#include "agent/unwind/unwinder.h"
 
 enum {
     STACK_MAX = 64 << 10,
     FRAMES = 128,
-    /* Of one walk: 4096 of its stack, once more where it starts anew, and some for each frame. */
-    PROBES_MAX = 2 * 4096 + 4 * FRAMES,
+    /* Of one walk: 4096 of its stack, once more where it starts anew, and some for each frame; by
+     * frame pointers that twice, and the stack a third time. */
+    PROBES_MAX = 2 * (2 * 4096 + 4 * FRAMES) + 4096,
 };
 
 static struct fuzz_region stack;
@@ -97,7 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint64_t word;
     struct unwind_regs regs;
     fuzz_take(&input, &word, sizeof(word));
-    bool exact = word & 1, at_home = word & 2;
+    bool exact = word & 1, at_home = word & 2, by_frame_pointers = word & 4;
     for (int i = 0; i < UNWIND_REGS; i++) {
         uint64_t code;
         fuzz_take(&input, &code, sizeof(code));
@@ -116,7 +120,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pcs[FRAMES] = 77;
     probes = 0;
     modules_stale = 1; /* no asking for a rescan at each unknown pc */
-    uint32_t count = unwind_walk(&regs, exact, &home, pcs, FRAMES, &flags, &generation);
+    uint32_t count = (by_frame_pointers ? unwinder_frame_pointers.walk : unwind_walk)(
+        &regs, exact, &home, pcs, FRAMES, &flags, &generation);
     EXPECT(count > 0 && count <= FRAMES && pcs[FRAMES] == 77);
     EXPECT(!(flags & UNWIND_COMPLETE) || !(flags & UNWIND_CUT));
     EXPECT(home.high == (uintptr_t)stack.end && home.low >= (uintptr_t)stack.base);

@@ -6,45 +6,78 @@
 #include "test/fuzz/fuzz_input.h"
 
 #include <link.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "agent/base/arena.h"
 #include "agent/base/sys.h"
 #include "agent/unwind/cfi.h"
+#include "agent/unwind/elf_frames.h"
 #include "agent/unwind/elf_object.h"
 
-enum { HEADERS_MAX = 8, MAPPED_MAX = 4 };
+enum { HEADERS_MAX = 8, MAPPED_MAX = 32 };
 
-/* Mappings of the file, to be undone. */
+/* What was mapped and is still there: of the file as it is, other memory from the heap. */
 static struct {
-    long at, size;
+    void *at;
+    size_t size;
+    bool is_file;
 } mapped[MAPPED_MAX];
 static uint32_t mapped_count;
 static char path[64];
 static int file;
 
-static bool note_mapping(long number, const long args[6], long *result)
+static void unmap(uint32_t i)
 {
-    if (number != SYS_mmap || args[4] < 0 || mapped_count == MAPPED_MAX)
-        return false;
-    *result = sys_raw6(number, args[0], args[1], args[2], args[3], args[4], args[5]);
-    mapped[mapped_count].at = *result;
-    mapped[mapped_count++].size = args[1];
-    return true;
+    if (mapped[i].is_file)
+        sys_raw6(SYS_munmap, (long)mapped[i].at, (long)mapped[i].size, 0, 0, 0, 0);
+    else
+        free(mapped[i].at);
+    mapped[i] = mapped[--mapped_count];
 }
 
-static void undo_mappings(void)
+static bool answer(long number, const long args[6], long *result)
 {
-    for (; mapped_count; mapped_count--)
-        if (mapped[mapped_count - 1].at > 0)
-            sys_raw6(SYS_munmap, mapped[mapped_count - 1].at, mapped[mapped_count - 1].size, 0, 0,
-                     0, 0);
+    if (number == SYS_munmap) {
+        *result = 0;
+        for (uint32_t i = 0; i < mapped_count; i++)
+            if (mapped[i].at == (void *)args[0]) {
+                unmap(i);
+                return true;
+            }
+        __builtin_trap();
+    }
+    if (number != SYS_mmap)
+        return false;
+    EXPECT(mapped_count < MAPPED_MAX);
+    bool is_file = args[4] >= 0;
+    if (is_file)
+        *result = sys_raw6(number, args[0], args[1], args[2], args[3], args[4], args[5]);
+    else
+        *result = (long)calloc(1, (size_t)args[1]);
+    if (*result > 0) {
+        mapped[mapped_count].at = (void *)*result;
+        mapped[mapped_count].size = (size_t)args[1];
+        mapped[mapped_count++].is_file = is_file;
+    }
+    return true;
 }
 
 static void read_name(const char *name, void *data)
 {
     *(size_t *)data += strlen(name);
+}
+
+static void use_rows(const struct object *object, uint64_t base, const uint8_t *index,
+                     uint32_t count)
+{
+    for (uint32_t i = 0; i < MIN_OF(count, 4u); i++) {
+        struct cfi_row row;
+        int32_t first;
+        memcpy(&first, index + (size_t)i * 8, sizeof(first));
+        EXPECT(cfi_row_at(object, base + (uint64_t)(int64_t)first + 1, &row) <= 0);
+    }
 }
 
 /* All bytes of a table are there, and so are the rows. */
@@ -56,14 +89,22 @@ static void use_tables(const struct object *object)
         for (size_t i = 0; i < tables[t]->size; i++)
             sum += tables[t]->data[i];
     __asm__ volatile("" ::"r"(sum));
-    for (uint32_t i = 0; i < MIN_OF(object->fde_count, 4u); i++) {
-        struct cfi_row row;
-        int32_t first;
-        memcpy(&first, object->fde_index + (size_t)i * 8, sizeof(first));
-        int error =
-            cfi_row_at(object, object->eh_frame_hdr.vaddr + (uint64_t)(int64_t)first + 1, &row);
-        EXPECT(error <= 0);
+    use_rows(object, object->eh_frame_hdr.vaddr, object->fde_index, object->fde_count);
+}
+
+/* An object whose tables are found by its file's sections alone. */
+static void use_sections(const struct elf_image *image, bool in_place)
+{
+    struct object object = {.path = path, .in_place = in_place};
+    elf_describe(image, &object);
+    if (elf_frames_complete(image, &object)) {
+        EXPECT(object.fde_count || object.debug_frame);
+        use_rows(&object, object.eh_frame_hdr.vaddr, object.fde_index, object.fde_count);
+        const struct object_debug_frame *debug = object.debug_frame;
+        if (debug)
+            use_rows(&object, debug->code_base, debug->index, debug->count);
     }
+    elf_frames_forget();
 }
 
 static void use_image(const struct elf_image *image)
@@ -86,7 +127,10 @@ static void use_image(const struct elf_image *image)
     }
     if (elf_tables_from_file(image, path, &from_file) == 0)
         use_tables(&from_file);
-    undo_mappings();
+    use_sections(image, false);
+    use_sections(image, true);
+    while (mapped_count)
+        unmap(mapped_count - 1);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -94,7 +138,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!path[0]) {
         file = memfd_create("image", 0);
         snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
-        sys_override = note_mapping;
+        arena_set_budget(SIZE_MAX);
+        sys_override = answer;
     }
     struct fuzz_input input = {data, size};
     ElfW(Phdr) headers[HEADERS_MAX];

@@ -121,6 +121,21 @@ def tables(chosen, pointer=lambda vaddr, at: struct.pack("<i", vaddr - at)):
     return hdr + b"".join(index), frame + b"\0\0\0\0"
 
 
+def debug_frame(chosen):
+    """The same as .debug_frame: addresses of 8 bytes, no augmentation."""
+    frame = entry(struct.pack("<I", 0xFFFFFFFF) + bytes([3, 0, 1, 0x78, 16, 0x0C, 7, 8, 0x90, 1]))
+    vaddr = CODE
+    for _, _, fde in chosen:
+        size = int.from_bytes(fde[8:12], "little")
+        frame += entry(struct.pack("<IQQ", 0, vaddr, size) + program(fde))
+        vaddr += size // 2  # some within others
+    return frame
+
+
+def index_input(vaddr, is_debug, section):
+    return struct.pack("<IBBH", vaddr, is_debug, 1, 0) + section
+
+
 def cfi_input(hdr, frame, wanted=CODE + 5):
     return struct.pack("<HBBIQQ", len(hdr), 1, 1, 7, (1 << 17) - 1, wanted) + hdr + frame
 
@@ -155,27 +170,55 @@ def hand_made():
     yield one("bare", b"zR", b"\x1b", [])
 
 
-def image_input(hdr, frame):
-    """An image with code, notes, names of needed objects, and the tables."""
+def section_header(kind, flags, at, size, link, entry_size, name=0, vaddr=0):
+    return struct.pack("<IIQQQQIIQQ", name, kind, flags, vaddr, at, size, link, 0, 0, entry_size)
+
+
+def elf_header(program_count, sections_at, section_count, names):
+    return b"\x7fELF\2\1\1" + b"\0" * 9 + struct.pack(
+        "<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, sections_at, 0, 64, 56, program_count, 64, section_count,
+        names)
+
+
+def image_input(hdr, frame, debug=None):
+    """An image with code, notes, names of needed objects, and the tables; with `debug`, sections
+    lead to these, and no .eh_frame_hdr."""
     strings = b"\0libc.so.6\0libm.so.6\0"
+    names = b"\0.eh_frame\0.debug_frame\0.shstrtab\0"
     note = struct.pack("<III", 4, 20, 3) + b"GNU\0" + bytes(range(20))
-    parts, at = {}, 64
-    for name, data in (("strings", strings), ("note", note), ("dynamic", b"\0" * 80)):
+    parts, at = {}, 64 + 4 * 56
+    for name, data in (("strings", strings), ("note", note), ("dynamic", b"\0" * 80),
+                       ("names", names)):
         parts[name] = at
         at += len(data) + -len(data) % 8
     dynamic = b"".join(struct.pack("<QQ", *row) for row in (
         (1, 1), (1, 11), (5, parts["strings"]), (10, len(strings)), (0, 0)))
-    body = bytearray(at)
-    for name, data in (("strings", strings), ("note", note), ("dynamic", dynamic)):
-        body[parts[name]:parts[name] + len(data)] = data
-    body += hdr + frame
 
     def header(kind, flags, start, size):
         return struct.pack("<IIQQQQQQ", kind, flags, start, start, start, size, size, 4)
 
+    body = bytearray(at)
+    for name, data in (("strings", strings), ("note", note), ("dynamic", dynamic), ("names", names)):
+        body[parts[name]:parts[name] + len(data)] = data
+    body += hdr + frame
+    if debug:
+        # The addresses in .eh_frame count from TABLES, not from where the image has them.
+        code_size = CODE + 0x10000
+        body += b"\0" * (-len(body) % 8)
+        debug_at = len(body)
+        body += debug + b"\0" * (-len(debug) % 8)
+        sections_at = len(body)
+        body += section_header(0, 0, 0, 0, 0, 0) + \
+            section_header(1, 2, at + len(hdr), len(frame), 0, 0, 1, at + len(hdr)) + \
+            section_header(1, 0, debug_at, len(debug), 0, 0, 11) + \
+            section_header(3, 0, parts["names"], len(names), 0, 0, 24)
+        body[:64] = elf_header(3, sections_at, 4, 3)
     headers = [header(PT_LOAD, 5, 0, len(body)), header(PT_NOTE, 4, parts["note"], len(note)),
-               header(PT_DYNAMIC, 6, parts["dynamic"], len(dynamic)),
-               header(PT_EH_FRAME, 4, at, len(hdr))]
+               header(PT_DYNAMIC, 6, parts["dynamic"], len(dynamic))]
+    if not debug:
+        headers.append(header(PT_EH_FRAME, 4, at, len(hdr)))
+    else:
+        headers[0] = struct.pack("<IIQQQQQQ", PT_LOAD, 5, 0, 0, 0, len(body), code_size, 4)
     return struct.pack("BB", len(headers), 0) + b"".join(headers) + bytes(body)
 
 
@@ -198,18 +241,14 @@ def symbols_input(data, kind, identify):
     symbols_at = note_at + len(note) + -len(note) % 8
     strings_at = symbols_at + len(symbols)
     sections_at = strings_at + len(strings)
-    header = b"\x7fELF\2\1\1" + b"\0" * 9 + struct.pack(
-        "<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, sections_at, 0, 64, 56, 2, 64, 4, 0)
+    header = elf_header(2, sections_at, 4, 0)
     programs = struct.pack("<IIQQQQQQ", PT_LOAD, 5, 0x1000, 0x1000, 0, 0x100000, 0x100000, 0) + \
         struct.pack("<IIQQQQQQ", PT_NOTE, 4, note_at, 0, 0, len(note), len(note), 4)
 
-    def section(kind, flags, at, size, link, entry_size):
-        return struct.pack("<IIQQQQIIQQ", 0, kind, flags, 0, at, size, link, 0, 0, entry_size)
-
     return struct.pack("<HBBI", 0, identify, 16, 0x1000) + header + programs + note + \
-        b"\0" * (-len(note) % 8) + symbols + strings + section(0, 0, 0, 0, 0, 0) + \
-        section(1, 6, 0, 0, 0, 0) + section(kind, 2, symbols_at, len(symbols), 3, 24) + \
-        section(3, 2, strings_at, len(strings), 0, 0)
+        b"\0" * (-len(note) % 8) + symbols + strings + section_header(0, 0, 0, 0, 0, 0) + \
+        section_header(1, 6, 0, 0, 0, 0) + section_header(kind, 2, symbols_at, len(symbols), 3, 24) + \
+        section_header(3, 2, strings_at, len(strings), 0, 0)
 
 
 def walk_input(seed):
@@ -234,10 +273,15 @@ def make(names):
     for name in names:
         data = read_binary(name)
         short = os.path.basename(name).split(".")[0]
-        hdr, frame = tables(choose(sections(data)[".eh_frame"], ENTRIES))
+        chosen = choose(sections(data)[".eh_frame"], ENTRIES)
+        hdr, frame = tables(chosen)
+        if short in ("libc", "libstdc++"):
+            seeds.append(("index/" + short, index_input(TABLES + len(hdr), 0, frame)))
+            seeds.append((f"index/{short}_debug", index_input(0, 1, debug_frame(chosen))))
         seeds.append(("cfi/" + short, cfi_input(hdr, frame)))
         if short in ("ls", "libc", "vdso"):
             seeds.append(("image/" + short, image_input(hdr, frame)))
+            seeds.append((f"image/{short}_sections", image_input(hdr, frame, debug_frame(chosen))))
         if short in ("libc", "libgmp"):
             for kind, identify in ((2, 1), (11, 0)):
                 seeds.append((f"symbols/{short}_{kind}", symbols_input(data, kind, identify)))

@@ -60,6 +60,7 @@ __asm__(".pushsection .text\n"
         ".popsection\n");
 #elif defined(__aarch64__)
 __asm__(".pushsection .text\n"
+        ".globl call_with_record, call_without_record, pc_in_leaf\n"
         "call_with_record:\n"
         "stp x29, x30, [sp, #-32]!\n"
         "mov x29, sp\n"

@@ -1,15 +1,20 @@
 # Targets: all (libagent.so), deps, demo, test, check, check-preload, storm, storm-unwind, fuzz,
-# coverage, lint, bench, bench-deps, map, install, clean. Variables: CC=gcc|clang,
+# coverage, lint, bench, bench-deps, test-aarch64, map, install, clean. Variables: CC=gcc|clang,
 # SAN=address,undefined|thread (suites only), SUITES="check_x ..." or WHAT="pair1 ..." (run only
-# these suites, or parts of bench), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR.
+# these suites, or parts of bench), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR,
+# ARCH=aarch64 (by Debian's cross compiler; programs and suites run in qemu's user mode).
 #
 # Each source is compiled in two flavours: product (libagent.so), and test (-DLIBAGENT_TEST, where
 # system calls can be answered by a suite). Each compiler and sanitizer has its own folders.
 
+# Empty for the machine that make runs on.
+ARCH    :=
+MACHINE := $(or $(ARCH),$(shell uname -m))
+CROSS   := $(if $(ARCH),$(ARCH)-linux-gnu-)
 ifeq ($(origin CC),default)
-CC := gcc
+CC := $(CROSS)gcc
 endif
-CXX     := $(if $(findstring clang,$(CC)),clang++,g++)
+CXX     := $(CROSS)$(if $(findstring clang,$(CC)),clang++,g++)
 SAN     :=
 # Set by `make coverage` alone.
 COVERAGE :=
@@ -30,7 +35,8 @@ TEST    := build/$(VARIANT)/test
 PRELOAD := build/$(VARIANT)/preload
 BENCH   := build/$(VARIANT)/bench
 GEN     := build/generated
-ARCHIVE := build/third_party
+ARCHIVE := build/$(CROSS)third_party
+LIBRARY := $(if $(ARCH),build/$(ARCH)/)libagent.so
 
 SOURCES  := $(wildcard agent/*.c agent/*/*.c uploader/*.c)
 SHIM     := $(wildcard shim/*.c)
@@ -49,6 +55,8 @@ COMMON   := $(LANGUAGE) -g -MMD -MP $(WARNINGS)
 # that musl lacks, or end the app's process; stacks are walked, so every function has its table.
 AGENT    := -fPIC -fvisibility=hidden -ftls-model=initial-exec -fasynchronous-unwind-tables \
             -U_FORTIFY_SOURCE -fno-stack-protector -ffunction-sections -fdata-sections
+# Calls of libgcc, which asks the processor by a name that musl lacks.
+AGENT    += $(if $(filter aarch64,$(MACHINE)),-mno-outline-atomics)
 # gcc warns of each fence that ThreadSanitizer does not understand.
 SANITIZE := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer \
             $(if $(findstring gcc,$(CC)),-Wno-tsan))
@@ -69,13 +77,14 @@ endif
 say = printf '  %-5s %s\n' $(1) $@
 
 .PHONY: all deps demo test check check-preload storm coverage lint bench bench-deps map \
-    install clean objects
+    deps-aarch64 test-aarch64 install clean objects
 .DELETE_ON_ERROR:
 .SECONDARY:
 
 # Moved into place, so that a process that has the old file mapped keeps it whole.
 all: $(PRODUCT)/libagent.so
-	cmp -s $< libagent.so || { cp $< build/libagent.so.new && mv build/libagent.so.new libagent.so; }
+	mkdir -p $(dir $(LIBRARY))
+	cmp -s $< $(LIBRARY) || { cp $< build/libagent.so.new && mv build/libagent.so.new $(LIBRARY); }
 
 $(PRODUCT)/libagent.so: $(PRODUCT_OBJECTS) $(THIRD_PARTY) preload.map Makefile
 	$(call say,LINK)
@@ -98,8 +107,9 @@ DEMANGLE_ROOTS := cplus_demangle_v3 rust_demangle
 # 1: archives, 2: functions wanted, 3: renamings
 define third_party
 mkdir -p $(@D); $(call say,LD)
-ld -r --gc-sections -o $@.all $(addprefix -u ,$(2)) $(foreach a,$(1),$(call archive,$(a)))
-objcopy $(addprefix --keep-global-symbol=,$(2)) $(addprefix --redefine-sym ,$(3)) $@.all $@
+$(CROSS)ld -r --gc-sections -o $@.all $(addprefix -u ,$(2)) $(foreach a,$(1),$(call archive,$(a)))
+$(CROSS)objcopy $(addprefix --keep-global-symbol=,$(2)) \
+    $(addprefix --redefine-sym ,$(3) __stack_chk_guard=third_party_stack_guard) $@.all $@
 rm $@.all
 endef
 
@@ -128,9 +138,12 @@ clean:
 
 # ---- Module suites: test/check_NAME.c, each with all of agent/ and uploader/ -------------------
 
-SUITE_SOURCES := $(filter-out test/check_main.c,$(wildcard test/check_*.c))
+# Those of the other processor are left out.
+OTHER_SUITES := $(if $(filter aarch64,$(MACHINE)),$(shell \
+    sed -n 's,^\(check_[a-z_0-9]*\):.*,test/\1.c,p' test/aarch64.txt),test/check_unwind_aarch64.c)
+SUITE_SOURCES := $(filter-out test/check_main.c $(OTHER_SUITES),$(wildcard test/check_*.c))
 # What several suites use; also those of test/preload, which read profiles and run programs.
-HELPER_SOURCES := $(filter-out $(SUITE_SOURCES) test/preload/check_% test/preload/prog_%, \
+HELPER_SOURCES := $(filter-out $(SUITE_SOURCES) $(OTHER_SUITES) test/preload/check_% test/preload/prog_%, \
     $(wildcard test/*.c test/preload/*.c))
 # A sanitizer calls dlsym before it is set up: its programs cannot have the hooks in them. That of
 # threads keeps signals back until a thread is at a place that it knows: no instant is sampled then.
@@ -138,7 +151,8 @@ SUITE_PROGRAMS := $(patsubst test/%.c,$(TEST)/%, \
     $(filter-out $(if $(SAN),test/check_shim_%) $(if $(findstring thread,$(SAN)),test/check_unwind_storm.c), \
     $(SUITE_SOURCES)))
 HELPER_OBJECTS := $(patsubst %.c,$(TEST)/%.o,$(HELPER_SOURCES)) $(TEST)/profile.pb-c.o
-RUN_SUITES := SAN='$(or $(SAN),$(if $(COVERAGE),coverage))' sh test/run_suites.sh
+RUNNER := $(if $(filter-out $(shell uname -m),$(ARCH)),$(shell command -v qemu-$(ARCH)))
+RUN_SUITES := RUNNER='$(RUNNER)' SAN='$(or $(SAN),$(if $(COVERAGE),coverage))' sh test/run_suites.sh
 
 check: $(if $(SUITES),$(addprefix $(TEST)/,$(SUITES)),$(SUITE_PROGRAMS))
 	$(RUN_SUITES) $^
@@ -168,7 +182,7 @@ $(TEST)/agent.a: $(TEST_OBJECTS) $(THIRD_PARTY)
 $(TEST)/helpers.a: $(HELPER_OBJECTS)
 $(TEST)/%.a:
 	rm -f $@; $(call say,AR)
-	ar rcs $@ $^
+	$(CROSS)ar rcs $@ $^
 
 $(TEST)/test/%.o: test/%.c Makefile | $(GEN)/profile.pb-c.h
 	mkdir -p $(@D); $(call say,CC)
@@ -239,13 +253,13 @@ build_program = mkdir -p $(@D); $(call say,PROG); \
     $(1) -g -D_GNU_SOURCE -I. -MMD -MP -MF $@.d -MT $@ $(PROGRAM_WARNINGS) $(call flags_of,CFLAGS) -o $@ $< $(call flags_of,LIBS)
 
 check-preload: all $(if $(SUITES),$(addprefix $(PRELOAD)/,$(SUITES)),$(PRELOAD_SUITES)) $(PROGRAMS)
-	LIBAGENT_SO=$(CURDIR)/libagent.so PROGRAMS=$(CURDIR)/$(PRELOAD) $(RUN_SUITES) \
+	LIBAGENT_SO=$(CURDIR)/$(LIBRARY) PROGRAMS=$(CURDIR)/$(PRELOAD) $(RUN_SUITES) \
 	    $(filter $(PRELOAD)/check_%,$^)
 
 # check_storm for longer, alone, and with what it measures on the screen.
 STORM_SECONDS := 120
 storm: all $(PRELOAD)/check_storm $(PROGRAMS)
-	LIBAGENT_SO=$(CURDIR)/libagent.so PROGRAMS=$(CURDIR)/$(PRELOAD) \
+	LIBAGENT_SO=$(CURDIR)/$(LIBRARY) PROGRAMS=$(CURDIR)/$(PRELOAD) \
 	    STORM_SECONDS=$(STORM_SECONDS) $(PRELOAD)/check_storm
 
 $(PRELOAD)/check_%: $(TEST)/test/preload/check_%.o $(TEST)/helpers.a
@@ -256,7 +270,7 @@ $(PRELOAD)/prog_musl_%: test/preload/prog_musl_%.c Makefile
 	$(call build_program,musl-gcc)
 
 $(PRELOAD)/prog_gcc_%: test/preload/prog_gcc_%.c Makefile
-	$(call build_program,gcc)
+	$(call build_program,$(CROSS)gcc)
 
 $(PRELOAD)/prog_%: test/preload/prog_%.c Makefile
 	$(call build_program,$(CC))
@@ -288,6 +302,9 @@ bench: all $(BENCH_PROGRAMS) $(BENCH)/bench_unwind $(BENCH)/floor_shim.so $(BENC
 
 bench-deps:
 	sh test/deps.sh bench
+
+deps-aarch64:
+	sh test/deps.sh aarch64
 
 $(BENCH)/%.so: test/bench/%.c Makefile
 	mkdir -p $(@D); $(call say,LINK)
@@ -321,5 +338,12 @@ test: deps
 	$(MAKE) SAN=address,undefined check
 	$(MAKE) SAN=thread check
 	$(MAKE) check-preload
+
+# The module suites and the programs whose truth is known, for aarch64 under an emulator.
+test-aarch64: deps-aarch64
+	$(MAKE) ARCH=aarch64 all
+	python3 test/lint/binary.py build/aarch64/libagent.so
+	$(MAKE) ARCH=aarch64 check
+	$(MAKE) ARCH=aarch64 check-preload SUITES="check_truth_cpu check_truth_alloc check_stacks"
 
 -include $(wildcard build/*/*/*.d build/*/*/*/*.d build/*/*/*/*/*.d)

@@ -214,7 +214,8 @@ START_TEST(own_local_function)
     buffer_free(&texts);
     /* The main program is read also when its path is another's by now. */
     struct object moved = *object;
-    moved.path = "/bin/true";
+    (void)vaddr_of((const void *)fopen, &object);
+    moved.path = object->path;
     ck_assert_int_eq(symbols_find(&moved, &address, 1, &name, &texts), 0);
     ck_assert_str_eq((char *)texts.data + name.offset, "local_function");
     buffer_free(&texts);

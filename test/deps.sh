@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that build, demo and tests use and that are missing; says nothing
 # when none is. Without root or sudo it says what to install and fails. `deps.sh bench` installs
-# what only make bench uses.
+# what only make bench uses, `deps.sh aarch64` what make test-aarch64 does.
 set -eu
 
 # Compilers and the archives that are linked in
@@ -22,8 +22,15 @@ coverage="gcovr"
 # the programs on which it is
 bench="libgoogle-perftools4 libjemalloc2 heaptrack redis-server redis-tools sqlite3 python3"
 
+# The cross compiler, the emulator, and the libraries that suites and programs take (dpkg then knows
+# arm64 as a second architecture)
+aarch64="make gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user protobuf-c-compiler python3
+    zlib1g-dev:arm64 libzstd-dev:arm64 libiberty-dev:arm64 check:arm64 libsubunit-dev:arm64
+    libprotobuf-c-dev:arm64 libunwind-dev:arm64 libstdc++6:arm64"
+
 case ${1:-} in
 bench) wanted=$bench ;;
+aarch64) wanted=$aarch64 ;;
 *) wanted="$build $suites $demo $programs $lint $coverage" ;;
 esac
 missing=
@@ -44,5 +51,8 @@ else
     exit 1
 fi
 echo "installing:$missing"
+case $missing in
+*:arm64*) $as_root dpkg --add-architecture arm64 ;;
+esac
 $as_root apt-get update -q
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing

@@ -5,7 +5,8 @@
 # A suite that ends badly without saying so in its summary (a crash in main, a sanitizer's report
 # at exit) counts as one error, so that totals made of the summary lines are right. So does a suite
 # that leaves files: each has a TMPDIR of its own. Where tests failed they may have left some.
-# SAN names the build that is run: a sanitizer, or coverage.
+# SAN names the build that is run: a sanitizer, or coverage. RUNNER runs programs of another
+# processor.
 failed=0
 [ $# -gt 0 ] || { echo "run_suites: no suite is there"; exit 1; }
 out=$(mktemp)
@@ -13,7 +14,11 @@ folder=
 trap 'rm -rf "$out" "$folder"' EXIT
 
 # ThreadSanitizer has its shadow at fixed addresses, which wide address randomization may hit.
-run=
+run=${RUNNER:-}
+[ -z "$run" ] || {
+    export LEFT_OUT="$(sed -n 's/^\([a-z_0-9]*\):.*/\1/p' test/aarch64.txt | tr '\n' ' ')"
+    export LIBAGENT_ENABLED=0 # check_shim_next would start itself anew with it, unemulated
+}
 [ "$SAN" != thread ] || run="setarch -R"
 
 for program; do

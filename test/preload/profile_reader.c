@@ -252,6 +252,14 @@ struct roots {
 /* The loader's entry is a few instructions that call its start and then the constructors. */
 enum { LOADER_ENTRY_SIZE = 64 };
 
+/* Return addresses are multiples of it; libunwind, which may have taken the name backtrace, has 1
+ * less on aarch64. */
+#if defined(__aarch64__)
+enum { INSTRUCTION = 4 };
+#else
+enum { INSTRUCTION = 1 };
+#endif
+
 /* The outermost frame is clone's, in libc. */
 static void *find_thread_start(void *data)
 {
@@ -262,7 +270,8 @@ static void *find_thread_start(void *data)
     ck_assert_int_gt(depth, 1);
     ck_assert_int_ne(dladdr(frames[depth - 1], &info), 0);
     ck_assert(ends_in(info.dli_fname, "/libc.so.6"));
-    roots->thread_start = (uint64_t)frames[depth - 1] - (uint64_t)info.dli_fbase - 1;
+    uint64_t address = (uint64_t)frames[depth - 1] - (uint64_t)info.dli_fbase;
+    roots->thread_start = (address + INSTRUCTION - 1) / INSTRUCTION * INSTRUCTION - 1;
     return NULL;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "agent/base/sys.h"
 #include "test/preload/program.h"
 
 enum { THREADS = 3, STACK_SIZE = 1 << 16, BLOCK_SIZE = 4096 };
@@ -22,12 +23,7 @@ static int there[THREADS];
 /* libc may not be asked: it would look for its own block. */
 static long bare_call(long number, long a, long b)
 {
-    long result;
-    __asm__ volatile("syscall"
-                     : "=a"(result)
-                     : "a"(number), "D"(a), "S"(b)
-                     : "rcx", "r11", "memory");
-    return result;
+    return sys_raw6(number, a, b, 0, 0, 0, 0);
 }
 
 static uint64_t bare_clock_ns(clockid_t clock)

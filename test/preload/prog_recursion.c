@@ -100,7 +100,11 @@ SITE static void step(unsigned depth)
         descend(depth - 1);
     else
         leaf();
+#if defined(__x86_64__)
     __asm__ volatile("" : : : "rbx", "r12", "r13", "r14", "r15", "memory");
+#elif defined(__aarch64__)
+    __asm__ volatile("" : : : "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "memory");
+#endif
 }
 
 SITE static void *work(void *data)

@@ -75,6 +75,33 @@ static void add_variable(struct environment *environment, const char *variable)
     }
 }
 
+/* Takes the variable out: "NAME=VALUE", or NULL where it is not set. */
+static char *take_variable(struct environment *environment, const char *name)
+{
+    size_t length = strlen(name);
+    for (size_t i = 0; i < environment->count; i++) {
+        char *variable = environment->variables[i];
+        if (strncmp(variable, name, length) == 0 && variable[length] == '=') {
+            add_variable(environment, name);
+            return variable;
+        }
+    }
+    return NULL;
+}
+
+/* What runs a program of another processor, with its preload: that of the emulator is not ours.
+ * Returns the number of arguments. */
+static size_t add_runner(struct environment *environment, char **arguments)
+{
+    char *runner = getenv("RUNNER");
+    if (!runner || !*runner)
+        return 0;
+    arguments[0] = runner;
+    arguments[1] = (char *)"-E";
+    arguments[2] = take_variable(environment, "LD_PRELOAD");
+    return arguments[2] ? 3 : 1;
+}
+
 static void add_joined(struct environment *environment, const char *name, const char *first,
                        const char *second)
 {
@@ -150,10 +177,12 @@ void run_start(struct run *run, const struct run_request *request)
     char path[PATH_MAX];
     snprintf(path, sizeof(path), "%s",
              strchr(request->program, '/') ? request->program : run_program_path(request->program));
-    char *arguments[ARGUMENTS_MAX] = {path};
+    char *arguments[ARGUMENTS_MAX] = {NULL};
+    size_t count = add_runner(&environment, arguments);
+    arguments[count++] = path;
     for (size_t i = 0; request->arguments && request->arguments[i]; i++) {
-        ck_assert(i + 2 < ARGUMENTS_MAX);
-        arguments[i + 1] = (char *)request->arguments[i];
+        ck_assert(count + 1 < ARGUMENTS_MAX);
+        arguments[count++] = (char *)request->arguments[i];
     }
 
     run->pid = fork();
@@ -168,7 +197,7 @@ void run_start(struct run *run, const struct run_request *request)
         child_descriptor(run->folder, "stdout", 1);
         child_descriptor(run->folder, "stderr", 2);
         reset_signals();
-        execve(path, arguments, environment.variables);
+        execve(arguments[0], arguments, environment.variables);
         perror(path);
         _exit(START_FAILED);
     }

@@ -1,7 +1,8 @@
 /* run_program.h: runs a program as a user would, with libagent.so preloaded or without, in a fresh
  * folder, under a watchdog, and keeps all that can be seen of it from outside.
  *
- * The built programs are in $PROGRAMS, the agent is $LIBAGENT_SO (both set by the Makefile).
+ * The built programs are in $PROGRAMS, the agent is $LIBAGENT_SO, and $RUNNER, if set, is the
+ * emulator to run programs in (all set by the Makefile).
  * What goes wrong in running (not in the program) fails the test that runs.
  *
  * Owns: the folder of each run, until run_free. Context: suites, one thread. Locks: none. */

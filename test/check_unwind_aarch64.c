@@ -266,6 +266,24 @@ START_TEST(a_chain_of_signed_frames)
 }
 END_TEST
 
+/* As the first PLT stub, of which no table tells. */
+__asm__(".pushsection .text\n"
+        ".globl plt_stub\n"
+        "plt_stub:\n" STOP "stp x16, x30, [sp, #-16]!\n" STOP "nop\n"
+        "nop\n" STOP "ldp x16, x30, [sp], #16\n"
+        "ret\n"
+        ".popsection\n");
+void plt_stub(void);
+
+START_TEST(stub_of_the_plt)
+{
+    start();
+    through(plt_stub);
+    EXPECT_RULES(((enum rule_kind[]){RULE_NO_FDE, RULE_NO_FDE, RULE_NO_FDE}),
+                 ((uint32_t[]){0, 0, 0}));
+}
+END_TEST
+
 /* Code of no object: before it has pushed its record, behind it, and after its own call, when the
  * link register points into that code. */
 static const uint32_t made_code[] = {
@@ -302,6 +320,7 @@ Suite *suite(void)
     tcase_add_test(t, return_address_alone);
     tcase_add_test(t, signed_return_addresses);
     tcase_add_test(t, a_chain_of_signed_frames);
+    tcase_add_test(t, stub_of_the_plt);
     tcase_add_test(t, made_code_with_and_without_a_record);
     suite_add_tcase(s, t);
     return s;

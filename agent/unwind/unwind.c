@@ -266,11 +266,22 @@ static enum step step_by_record(struct walk *w, enum rule_kind kind, uintptr_t f
     return STEP_CALLER;
 }
 
+/* Where the code begins that may be read up to the interrupted `pc`; `pc` itself: none. */
+static uintptr_t readable_code(const struct walk *w, uintptr_t pc)
+{
+    const struct module *module = modules_find(w->list, pc);
+    if (!module || !module->object->code_readable || !sys_readable(pc))
+        return pc;
+    return MAX_OF(module->start, ALIGN_DOWN(pc, (uintptr_t)PAGE_SIZE_MIN));
+}
+
 /* By what a leaf has of its caller. */
 static enum step step_by_leaf(struct walk *w)
 {
-    uintptr_t sp, pc;
-    if (!arch_leaf_caller(&w->reader, w->regs, &sp, &pc) || !pc || !modules_find(w->list, pc - 1))
+    uintptr_t sp, pc = w->regs->r[UNWIND_PC];
+    uintptr_t code = ARCH_HAS_LINK ? readable_code(w, pc) : pc;
+    if (!arch_leaf_caller(&w->reader, w->regs, code, &sp, &pc) || !pc ||
+        !modules_find(w->list, pc - 1))
         return STEP_STOP;
     /* The link register of code that has called something points into that code itself. */
     if (ARCH_HAS_LINK && rule_kind(rule_at(w, pc - 1)) >= RULE_NO_FDE)

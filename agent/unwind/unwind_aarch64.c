@@ -68,11 +68,22 @@ uint64_t arch_bare_rule(const uint8_t *code, size_t at, size_t size)
     return rule_make(RULE_NONE, 0, 0);
 }
 
-bool arch_leaf_caller(struct stack_reader *reader, const struct unwind_regs *regs, uintptr_t *sp,
-                      uintptr_t *pc)
+/* The first PLT stub, which all others lead to before their function is bound, pushes two words and
+ * has four more instructions. */
+static bool has_pushed_in_plt(uintptr_t code, uintptr_t pc)
+{
+    enum { PUSH = 0xa9bf7bf0 /* stp x16, x30, [sp, #-16]! */, REST = 4 };
+    for (uintptr_t i = 1; i <= REST && pc - code >= i * sizeof(uint32_t); i++)
+        if (((const uint32_t *)pc)[-(intptr_t)i] == PUSH)
+            return true;
+    return false;
+}
+
+bool arch_leaf_caller(struct stack_reader *reader, const struct unwind_regs *regs, uintptr_t code,
+                      uintptr_t *sp, uintptr_t *pc)
 {
     uintptr_t fp = regs->r[FP], saved;
-    *sp = regs->r[SP];
+    *sp = regs->r[SP] + (has_pushed_in_plt(code, *pc) ? 16 : 0);
     *pc = arch_return_address(regs->r[LR]);
     /* Where the code has pushed its frame record, that says the same, and x29 too. */
     return fp % 8 != 0 || !stack_read(reader, fp + 8, &saved) || arch_return_address(saved) != *pc;

@@ -31,9 +31,10 @@ uint64_t arch_pack(const struct object *object, const struct cfi_row *row, uint6
 uint64_t arch_bare_rule(const uint8_t *code, size_t at, size_t size);
 
 /* For code without a rule: the caller's stack pointer and pc, where the code may have pushed
- * nothing: from the word on top of the stack, or the link register. False when there is none. */
-bool arch_leaf_caller(struct stack_reader *reader, const struct unwind_regs *regs, uintptr_t *sp,
-                      uintptr_t *pc);
+ * nothing: from the word on top of the stack, or the link register. The code from `code` up to the
+ * pc can be read. False when there is none. */
+bool arch_leaf_caller(struct stack_reader *reader, const struct unwind_regs *regs, uintptr_t code,
+                      uintptr_t *sp, uintptr_t *pc);
 
 #if defined(__x86_64__)
 enum { ARCH_HAS_LINK = 0 };

@@ -19,9 +19,10 @@ void unwind_regs_from_context(struct unwind_regs *regs, const void *ucontext)
         regs->r[i] = (uintptr_t)context->uc_mcontext.gregs[places[i]];
 }
 
-bool arch_leaf_caller(struct stack_reader *reader, const struct unwind_regs *regs, uintptr_t *sp,
-                      uintptr_t *pc)
+bool arch_leaf_caller(struct stack_reader *reader, const struct unwind_regs *regs, uintptr_t code,
+                      uintptr_t *sp, uintptr_t *pc)
 {
+    (void)code;
     *sp = regs->r[RSP] + sizeof(*pc);
     return stack_read(reader, regs->r[RSP], pc);
 }

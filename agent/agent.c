@@ -144,7 +144,7 @@ void agent_thread_named(uintptr_t thread, const char *name)
 {
     if (!is_on())
         return;
-    if (thread == 0 || thread == thread_pointer())
+    if (thread == 0 || thread_is_self(thread))
         thread_named(name);
     else
         thread_other_named();

@@ -126,6 +126,23 @@ static bool count_names(long number, const long args[6], long *result)
     return false;
 }
 
+static void *ask_who_is_self(void *other)
+{
+    demand(thread_is_self((uintptr_t)pthread_self()));
+    demand(!thread_is_self(*(pthread_t *)other));
+    return other;
+}
+
+START_TEST(libcs_handle_is_the_callers_or_not)
+{
+    pthread_t self = pthread_self(), thread;
+    ck_assert(thread_is_self((uintptr_t)self));
+    ck_assert_int_eq(pthread_create(&thread, NULL, ask_who_is_self, &self), 0);
+    ck_assert(!thread_is_self((uintptr_t)thread));
+    pthread_join(thread, NULL);
+}
+END_TEST
+
 START_TEST(names_that_libc_was_told_need_no_system_call)
 {
     static const char cut[16] = "sixteen letters";
@@ -376,6 +393,7 @@ Suite *suite(void)
     tcase_add_test(birth, nothing_attaches_before_the_start);
     tcase_add_test(birth, the_main_thread_attaches);
     tcase_add_test(birth, a_threads_stack_ends_at_its_thread_pointer);
+    tcase_add_test(birth, libcs_handle_is_the_callers_or_not);
     tcase_add_test(birth, names_that_libc_was_told_need_no_system_call);
     tcase_add_test(birth, a_label_follows_the_threads_name);
     tcase_add_test(birth, another_process_on_this_memory_gets_no_slot);

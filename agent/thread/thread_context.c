@@ -48,6 +48,17 @@ uintptr_t thread_pointer(void)
 #endif
 }
 
+bool thread_is_self(uintptr_t handle)
+{
+#if defined(__x86_64__)
+    return handle == thread_pointer();
+#else
+    /* The block that it points at ends at the thread pointer; another's is a stack farther away. */
+    enum { BLOCK_MAX = 4096 };
+    return thread_pointer() - handle <= BLOCK_MAX;
+#endif
+}
+
 /* The key's destructor runs among those of the app's keys, up to four times over
  * (PTHREAD_DESTRUCTOR_ITERATIONS) while values are set. Setting it until the last time puts the end
  * of the thread's record behind three rounds of the app's destructors, whose time and allocations

@@ -105,8 +105,10 @@ static inline bool thread_has_tls(struct thread_slot *slot)
 }
 /* Gives back the calling thread's slot. The caller has deleted its timer. THR, HOOK. */
 void thread_leave(void);
-/* libc's handle of the calling thread (pthread_self). Any context. */
+/* Where the calling thread's data are, at or near the end of its stack. Any context. */
 uintptr_t thread_pointer(void);
+/* Is this libc's handle (pthread_self) of the calling thread? Any context. */
+bool thread_is_self(uintptr_t handle);
 /* The process that the agent was started in (changed by thread_reset_in_child). */
 int thread_pid(void);
 /* Is this it? Not in a child that was made past libc, nor in one on the parent's memory (vfork).

@@ -17,6 +17,7 @@ trap 'rm -rf "$out" "$folder"' EXIT
 run=${RUNNER:-}
 [ -z "$run" ] || {
     export LEFT_OUT="$(sed -n 's/^\([a-z_0-9]*\):.*/\1/p' test/aarch64.txt | tr '\n' ' ')"
+    export CK_TIMEOUT_MULTIPLIER=10
     export LIBAGENT_ENABLED=0 # check_shim_next would start itself anew with it, unemulated
 }
 [ "$SAN" != thread ] || run="setarch -R"

@@ -28,6 +28,13 @@ static void expect_ratio(const char *what, int64_t value, int64_t truth, double 
     expect_near(what, (double)value / (double)truth, 1, bound);
 }
 
+/* Of a process's clock, which counts what is before the agent's start too: in an emulator, which
+ * translates the loader's work, some 0.1 s. */
+static void expect_sum(const char *what, int64_t value, int64_t truth)
+{
+    expect_ratio(what, value, truth, 0.01 + (test_is_emulated() ? 0.3e9 / (double)truth : 0));
+}
+
 static void expect_shares(struct run *run, double bound)
 {
     struct profile profile;
@@ -39,9 +46,8 @@ static void expect_shares(struct run *run, double bound)
     double total = (double)profile_total(&profile, CPU_NS);
     expect_near("share of f", in_f / total, (double)f / (double)(f + g), bound);
     expect_near("share of g", in_g / total, (double)g / (double)(f + g), bound);
-    expect_ratio("sum, of the process's clock", (int64_t)total, run_number(run, "process"), 0.01);
-    expect_ratio("sum, of what wait4 tells", (int64_t)total, (int64_t)(run->cpu_seconds * 1e9),
-                 0.01);
+    expect_sum("sum, of the process's clock", (int64_t)total, run_number(run, "process"));
+    expect_sum("sum, of what wait4 tells", (int64_t)total, (int64_t)(run->cpu_seconds * 1e9));
     /* Ticks fall on the kernel's 4 ms: 8 or 12 ms for 9.9. */
     expect_ratio("samples a second, of 101", profile_total(&profile, CPU_SAMPLES),
                  (int64_t)(total * 101e-9), 0.3);
@@ -89,7 +95,7 @@ START_TEST(test_threads_of_different_loads)
         expect_ratio(names[i], profile_of_tid(&profile, CPU_NS, tid), truth, 0.02);
         expect_ratio(names[i], profile_of_thread(&profile, CPU_NS, names[i]), truth, 0.02);
     }
-    expect_ratio("sum", profile_total(&profile, CPU_NS), run_number(&run, "process"), 0.01);
+    expect_sum("sum", profile_total(&profile, CPU_NS), run_number(&run, "process"));
     profile_free(&profile);
     run_free(&run);
 }
@@ -103,7 +109,7 @@ static void expect_sums_of_threads(const char *const *arguments, double named)
     run_expect_quiet_success(&run);
     profile_load(&profile, run.profiles, "cpu", run.pid);
     int64_t total = profile_total(&profile, CPU_NS);
-    expect_ratio("sum", total, run_number(&run, "process"), 0.01);
+    expect_sum("sum", total, run_number(&run, "process"));
     double in_work = (double)profile_under(&profile, CPU_NS, "burn");
     double tails = (double)profile_self(&profile, CPU_NS, "[thread end]");
     expect_near("share of burn and of tails", (in_work + tails) / (double)total,
@@ -127,8 +133,9 @@ END_TEST
 
 START_TEST(test_threads_started_at_once)
 {
-    /* 400 ms each: at most one period of 12 ms is in the tail. */
-    expect_sums_of_threads((const char *[]){"48", "400000000", "48", "1", NULL}, 0.95);
+    /* 400 ms each: at most one period of 12 ms is in the tail. qemu has 32 timers for a process. */
+    const char *count = test_is_emulated() ? "24" : "48";
+    expect_sums_of_threads((const char *[]){count, "400000000", count, "1", NULL}, 0.95);
 }
 END_TEST
 

@@ -54,12 +54,12 @@ static void make_both_pending(void)
 START_TEST(a_wait_returns_after_the_apps_handler)
 {
     make_both_pending();
+    uint64_t blocked = get_mask(); /* not SIGKILL and SIGSTOP; an emulator has fewer than 64 */
     ck_assert_int_eq((int)syscall(SYS_rt_sigsuspend, &none, sizeof(none)), -1);
     ck_assert_int_eq(errno, EINTR);
     ck_assert_int_eq(calls, 1);
     ck_assert_uint_eq(signal_samples, 1);
-    /* SIGKILL and SIGSTOP cannot be blocked. */
-    ck_assert_uint_eq(get_mask(), all & ~(1ull << (SIGKILL - 1) | 1ull << (SIGSTOP - 1)));
+    ck_assert_uint_eq(get_mask(), blocked);
     set_mask(&none);
 }
 END_TEST

@@ -29,6 +29,12 @@ uint32_t unwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *
     return walk_frames;
 }
 
+/* The walk by frame records is linked all the same. */
+void unwind_behind_record(struct unwind_regs *regs)
+{
+    (void)regs;
+}
+
 void unwind_regs_from_context(struct unwind_regs *regs, const void *ucontext)
 {
     (void)regs;

@@ -69,6 +69,8 @@ static uint32_t follow(struct chain *c, struct unwind_regs *regs, uint64_t *pcs,
     regs->r[UNWIND_SP] = count && ARCH_HAS_LINK ? fp : sp;
     regs->r[UNWIND_FP] = fp;
     regs->r[UNWIND_PC] = pc;
+    if (count)
+        unwind_behind_record(regs);
     return count;
 }
 

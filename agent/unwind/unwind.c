@@ -10,7 +10,7 @@
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
 #include "agent/unwind/catch_up.h"
-#include "agent/unwind/cfi_expression.h"
+#include "agent/unwind/row_step.h"
 #include "agent/unwind/stack_purity.h"
 #include "agent/unwind/unwind_arch.h"
 
@@ -119,101 +119,6 @@ static __attribute__((noinline)) uint64_t make_rule(const struct walk *w, uintpt
     return rule;
 }
 
-static enum step result_step(const struct walk *w, enum cfi_result result)
-{
-    return result == CFI_NEEDS_REGISTER && !w->full ? STEP_AGAIN : STEP_STOP;
-}
-
-static enum cfi_result evaluate(struct walk *w, const struct object *object, int32_t at,
-                                const uintptr_t *cfa, uintptr_t *value)
-{
-    size_t size;
-    const uint8_t *expression = cfi_expression(object, at, &size);
-    const struct cfi_registers registers = {w->regs, w->valid};
-    return expression ? cfi_evaluate(expression, size, &registers, cfa, &w->reader, value)
-                      : CFI_BAD;
-}
-
-/* The caller's value of register `reg`. */
-static enum cfi_result caller_value(struct walk *w, const struct object *object,
-                                    const struct cfi_row *row, int reg, uintptr_t cfa,
-                                    uintptr_t *value)
-{
-    int32_t operand = row->value[reg];
-    enum cfi_result result = CFI_GOOD;
-    switch (row->kind[reg]) {
-    case CFI_SAME:
-        operand = reg;
-        /* fallthrough */
-    case CFI_REGISTER:
-        if (operand < 0 || operand >= UNWIND_REGS)
-            return CFI_BAD;
-        *value = w->regs->r[operand];
-        return w->valid >> operand & 1 ? CFI_GOOD : CFI_NEEDS_REGISTER;
-    case CFI_VAL_OFFSET:
-        *value = cfa + (uintptr_t)(intptr_t)operand;
-        return CFI_GOOD;
-    case CFI_VAL_EXPRESSION:
-        return evaluate(w, object, operand, &cfa, value);
-    case CFI_OFFSET:
-        *value = cfa + (uintptr_t)(intptr_t)operand;
-        break;
-    case CFI_EXPRESSION:
-        result = evaluate(w, object, operand, &cfa, value);
-        break;
-    default:
-        return CFI_BAD;
-    }
-    if (result == CFI_GOOD && !stack_read(&w->reader, *value, value))
-        result = CFI_BAD;
-    return result;
-}
-
-/* Goes to the caller's registers, all that are known. */
-static __attribute__((noinline)) enum step apply_row(struct walk *w, const struct object *object,
-                                                     const struct cfi_row *row)
-{
-    if (row->kind[UNWIND_RA] == CFI_UNDEFINED)
-        return STEP_END;
-    /* A pc that stays what it is would never end. */
-    if (UNWIND_RA == UNWIND_PC && row->kind[UNWIND_RA] == CFI_SAME)
-        return STEP_STOP;
-    uintptr_t cfa;
-    enum cfi_result result = CFI_GOOD;
-    if (row->cfa_is_expression) {
-        result = evaluate(w, object, row->cfa_value, NULL, &cfa);
-    } else {
-        cfa = w->regs->r[row->cfa_register] + (uintptr_t)(intptr_t)row->cfa_value;
-        if (!(w->valid >> row->cfa_register & 1))
-            result = CFI_NEEDS_REGISTER;
-    }
-    if (result != CFI_GOOD)
-        return result_step(w, result);
-    struct unwind_regs caller;
-    uint64_t valid = 0;
-    for (int reg = 0; reg < UNWIND_REGS; reg++) {
-        bool same = row->kind[reg] == CFI_SAME;
-        if (reg == UNWIND_SP && same) {
-            caller.r[reg] = cfa;
-            valid |= 1ull << reg;
-            continue;
-        }
-        result = caller_value(w, object, row, reg, cfa, &caller.r[reg]);
-        if (result == CFI_GOOD)
-            valid |= 1ull << reg;
-        else if (reg == UNWIND_SP || reg == UNWIND_RA || (result == CFI_NEEDS_REGISTER && !same))
-            return result_step(w, result);
-    }
-    caller.r[UNWIND_PC] = arch_return_address(caller.r[UNWIND_RA]);
-    *w->regs = caller;
-    /* A link register holds what the caller's own call put there. */
-    if (ARCH_HAS_LINK && !row->signal_frame)
-        valid &= ~(1ull << UNWIND_RA);
-    w->valid = valid | 1ull << UNWIND_PC;
-    w->exact = row->signal_frame;
-    return STEP_CALLER;
-}
-
 /* A step by the whole row. */
 static __attribute__((noinline)) enum step step_full(struct walk *w, uintptr_t pc)
 {
@@ -221,7 +126,17 @@ static __attribute__((noinline)) enum step step_full(struct walk *w, uintptr_t p
     struct cfi_row row;
     if (!module || cfi_row_at(module->object, pc - module->bias, &row) != 0)
         return STEP_STOP;
-    return apply_row(w, module->object, &row);
+    switch (row_step(module->object, &row, &w->reader, w->regs, &w->valid)) {
+    case ROW_CALLER:
+        w->exact = row.signal_frame;
+        return STEP_CALLER;
+    case ROW_OUTERMOST:
+        return STEP_END;
+    case ROW_NEEDS_REGISTER:
+        return w->full ? STEP_STOP : STEP_AGAIN;
+    default:
+        return STEP_STOP;
+    }
 }
 
 /* The rule of an address, known or made. */
@@ -270,7 +185,8 @@ static enum step step_by_record(struct walk *w, enum rule_kind kind, uintptr_t f
 static uintptr_t readable_code(const struct walk *w, uintptr_t pc)
 {
     const struct module *module = modules_find(w->list, pc);
-    if (!module || !module->object->code_readable || !sys_readable(pc))
+    if (!module || !module->object->code_readable || w->reader.copy ||
+        (!w->innermost && !sys_readable(pc)))
         return pc;
     return MAX_OF(module->start, ALIGN_DOWN(pc, (uintptr_t)PAGE_SIZE_MIN));
 }
@@ -278,6 +194,8 @@ static uintptr_t readable_code(const struct walk *w, uintptr_t pc)
 /* By what a leaf has of its caller. */
 static enum step step_by_leaf(struct walk *w)
 {
+    if (ARCH_HAS_LINK && !(w->valid >> UNWIND_RA & 1))
+        return STEP_STOP;
     uintptr_t sp, pc = w->regs->r[UNWIND_PC];
     uintptr_t code = ARCH_HAS_LINK ? readable_code(w, pc) : pc;
     if (!arch_leaf_caller(&w->reader, w->regs, code, &sp, &pc) || !pc ||
@@ -413,7 +331,8 @@ static enum step walk_frames(struct walk *w)
         uintptr_t pc = r[UNWIND_PC] - !w->exact;
         uint64_t rule = rule_at(w, pc);
         enum rule_kind kind = rule_kind(rule);
-        bool signal_return = kind >= RULE_NO_FDE && arch_is_signal_return(r[UNWIND_PC], w->exact);
+        bool signal_return =
+            kind >= RULE_NO_FDE && arch_is_signal_return(&w->reader, r[UNWIND_PC], w->exact);
         if (unlikely(kind == RULE_UNKNOWN && !signal_return)) {
             /* Not known to be code: at least memory, and not the stack, or it is rubbish off a
              * broken stack. */
@@ -528,6 +447,13 @@ uint32_t unwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *
 {
     const struct origin origin = {.valid = ALL_REGISTERS, .exact = exact, .home = home};
     return walk(regs, origin, pcs, max, flags, generation);
+}
+
+void unwind_behind_record(struct unwind_regs *regs)
+{
+    const struct walk w = {.list = load_acquire(&modules_list)};
+    if (ARCH_HAS_LINK && w.list && rule_cache)
+        (void)arch_place_sp(rule_at(&w, regs->r[UNWIND_PC] - 1), regs);
 }
 
 /* cppcheck-suppress unusedFunction; the tests of the walk, and what reads blocked threads */

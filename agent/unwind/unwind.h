@@ -87,6 +87,9 @@ uint32_t unwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *
 uint32_t unwind_walk_copy(struct unwind_regs *regs, uint64_t valid, bool exact,
                           const struct stack_copy *copy, uint64_t *pcs, uint32_t max,
                           uint32_t *flags, uint32_t *generation);
+/* Where `regs` are what a frame record gave (frame pointer, return address): puts the stack pointer
+ * right, which on aarch64 no record tells. */
+void unwind_behind_record(struct unwind_regs *regs);
 /* The registers of a handler's third argument. */
 void unwind_regs_from_context(struct unwind_regs *regs, const void *ucontext);
 /* The caller's own registers, as after this inline function. */

@@ -91,19 +91,25 @@ bool arch_leaf_caller(struct stack_reader *reader, const struct unwind_regs *reg
 
 static const uint32_t signal_return[] = {0xd2801168, 0xd4000001}; /* mov x8, #139; svc #0 */
 
-static bool has_code(uintptr_t address)
+static bool has_code(const struct stack_reader *reader, uintptr_t address)
 {
     uint32_t code[ARRAY_SIZE(signal_return)];
-    if (address % sizeof(code[0]) != 0 || !sys_readable(address) ||
-        !sys_readable(address + sizeof(code) - 1))
+    if (address % sizeof(code[0]) != 0)
         return false;
-    memcpy(code, (const void *)address, sizeof(code));
+    if (reader->copy) {
+        if (!stack_copy_bytes(reader->copy, address, code, sizeof(code)))
+            return false;
+    } else {
+        if (!sys_readable(address) || !sys_readable(address + sizeof(code) - 1))
+            return false;
+        memcpy(code, (const void *)address, sizeof(code));
+    }
     return memcmp(code, signal_return, sizeof(code)) == 0;
 }
 
-bool arch_is_signal_return(uintptr_t pc, bool exact)
+bool arch_is_signal_return(const struct stack_reader *reader, uintptr_t pc, bool exact)
 {
-    return has_code(pc) || (exact && has_code(pc - sizeof(signal_return[0])));
+    return has_code(reader, pc) || (exact && has_code(reader, pc - sizeof(signal_return[0])));
 }
 
 bool arch_signal_return(struct stack_reader *reader, struct unwind_regs *regs)

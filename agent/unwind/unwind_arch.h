@@ -48,8 +48,10 @@ static inline bool arch_place_sp(uint64_t rule, struct unwind_regs *regs)
 }
 
 /* Tables tell all of the way back from a handler. */
-static inline bool arch_is_signal_return(uintptr_t pc, bool exact)
+static inline bool arch_is_signal_return(const struct stack_reader *reader, uintptr_t pc,
+                                         bool exact)
 {
+    (void)reader;
     (void)pc;
     (void)exact;
     return false;
@@ -79,7 +81,7 @@ static inline bool arch_place_sp(uint64_t rule, struct unwind_regs *regs)
 /* Is `pc` on the kernel's way back from a handler, which its tables do not describe? (Where older
  * kernels' do, they lead past the interrupted function.) `exact`: an interrupted pc, else a return
  * address. */
-bool arch_is_signal_return(uintptr_t pc, bool exact);
+bool arch_is_signal_return(const struct stack_reader *reader, uintptr_t pc, bool exact);
 /* From there to the registers that were interrupted; false when the stack cannot be read. */
 bool arch_signal_return(struct stack_reader *reader, struct unwind_regs *regs);
 #endif

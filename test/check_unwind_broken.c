@@ -259,8 +259,8 @@ START_TEST(signal_frames_in_a_circle)
     ucontext_t *context = (ucontext_t *)((uintptr_t)words + sizeof(siginfo_t));
 #endif
     memset(words, 0, sizeof(words));
-    CONTEXT_PC(context) = trampoline;
-    CONTEXT_SP(context) = (uintptr_t)words;
+    CONTEXT_PC(context) = (__typeof__(CONTEXT_PC(context)))trampoline;
+    CONTEXT_SP(context) = (__typeof__(CONTEXT_SP(context)))(uintptr_t)words;
     struct unwind_regs regs = {.r = {0}};
     uint32_t flags;
     regs.r[UNWIND_PC] = trampoline;

@@ -4,6 +4,7 @@
 #include "test/check.h"
 
 #include <link.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -116,10 +117,13 @@ START_TEST(leaf_without_rules)
     start();
     struct unwind_regs regs = {.r = {0}};
 #if defined(__x86_64__)
-    uintptr_t stack[] = {(uintptr_t)known_truth + 1, 0, 0, 0};
+    through(call_with_record);
+    uintptr_t stack[] = {truth.pcs[1] + 1, 0, 0, 0};
+    uintptr_t caller = truth.pcs[1];
 #elif defined(__aarch64__)
     uintptr_t stack[] = {0, 0, 0, 0};
     regs.r[UNWIND_RA] = (uintptr_t)known_truth + 1;
+    uintptr_t caller = (uintptr_t)known_truth;
 #endif
     regs.r[UNWIND_PC] = (uintptr_t)pc_in_leaf;
     regs.r[UNWIND_SP] = (uintptr_t)stack;
@@ -127,9 +131,104 @@ START_TEST(leaf_without_rules)
     struct unwind_stack home = {(uintptr_t)stack, (uintptr_t)(stack + 4)};
     ours.count = unwind_walk(&regs, true, &home, ours.pcs, 2, &ours.flags, &ours.generation);
     ck_assert_uint_eq(ours.count, 2);
-    ck_assert_uint_eq(ours.pcs[1], (uintptr_t)known_truth);
+    ck_assert_uint_eq(ours.pcs[1], caller);
+#if defined(__x86_64__)
+    /* Code, but no return address: there is no call before it. */
+    stack[0] = (uintptr_t)known_truth + 1;
+    regs.r[UNWIND_PC] = (uintptr_t)pc_in_leaf;
+    regs.r[UNWIND_SP] = (uintptr_t)stack;
+    regs.r[UNWIND_FP] = 1;
+    ours.count = unwind_walk(&regs, true, &home, ours.pcs, 2, &ours.flags, &ours.generation);
+    ck_assert_uint_eq(ours.count, 1);
+    ck_assert_uint_eq(ours.flags, 0);
+#endif
 }
 END_TEST
+
+#if defined(__x86_64__)
+/* Assembly without rules that has pushed some registers and made rbp something else, called in ways
+ * that can be followed (a call, a call by a table, a call of a stub that jumps by a table), and by
+ * a register, by functions that hang on rbp. The word that it pushed last is the caller's to
+ * choose. */
+#define CALLER(name, instruction)                                                                  \
+    "call_" name ":\n"                                                                             \
+    ".cfi_startproc\n"                                                                             \
+    "push %rbp\n"                                                                                  \
+    ".cfi_def_cfa_offset 16\n"                                                                     \
+    ".cfi_offset rbp, -16\n"                                                                       \
+    "mov %rsp, %rbp\n"                                                                             \
+    ".cfi_def_cfa_register rbp\n"                                                                  \
+    "sub $48, %rsp\n"                                                                              \
+    "lea pushes(%rip), %rax\n" instruction "\n"                                                    \
+    "leave\n"                                                                                      \
+    ".cfi_def_cfa rsp, 8\n"                                                                        \
+    "ret\n"                                                                                        \
+    ".cfi_endproc\n"
+__asm__(".pushsection .text\n"
+        "pushes:\n"
+        "push %rbx\n"
+        "push %rbp\n"
+        "push %rdi\n"
+        "mov $-1, %rbp\n"
+        "int3\n"
+        "add $8, %rsp\n"
+        "pop %rbp\n"
+        "pop %rbx\n"
+        "ret\n"
+        "pushes_stub:\n"
+        ".cfi_startproc\n"
+        "endbr64\n"
+        "jmp *pushes_table(%rip)\n"
+        "nop; nop; nop; nop; nop; nop\n"
+        ".cfi_endproc\n" CALLER("direct", "call pushes")
+            CALLER("by_table", "call *pushes_table(%rip)") CALLER("stub", "call pushes_stub")
+                CALLER("by_register", "call *%rax") ".section .data\n"
+                                                    "pushes_table: .quad pushes\n"
+                                                    ".popsection\n");
+void call_direct(uintptr_t last);
+void call_by_table(uintptr_t last);
+void call_stub(uintptr_t last);
+void call_by_register(uintptr_t last);
+extern const char pushes[];
+
+static void walk_in_trap(int number, siginfo_t *info, void *context)
+{
+    (void)number;
+    (void)info;
+    agent_walk(context, &ours);
+}
+
+static __attribute__((noinline)) void through_pushes(void (*call)(uintptr_t), uintptr_t last)
+{
+    known_truth();
+    call(last);
+    KEEP_FRAME();
+}
+
+START_TEST(assembly_that_pushes)
+{
+    start();
+    struct sigaction action = {.sa_sigaction = walk_in_trap, .sa_flags = SA_SIGINFO};
+    sigaction(SIGTRAP, &action, NULL);
+    through_pushes(call_direct, 0);
+    /* Data, code, a return address of a call to elsewhere. */
+    const uintptr_t pushed[] = {12, (uintptr_t)known_truth + 1, truth.pcs[1] + 1};
+    void (*const ways[])(uintptr_t) = {call_direct, call_by_table, call_stub};
+    for (size_t i = 0; i < 9; i++) {
+        through_pushes(ways[i / 3], pushed[i % 3]);
+        /* pushes, its caller, through_pushes, ...; known_truth, through_pushes, ... */
+        ck_assert_uint_eq(ours.count, truth.count + 1);
+        ck_assert_uint_lt(ours.pcs[0] - (uintptr_t)pushes, 24);
+        ck_assert_mem_eq(ours.pcs + 3, truth.pcs + 2, (truth.count - 2) * sizeof(uint64_t));
+        ck_assert(ours.flags & UNWIND_COMPLETE);
+    }
+    /* What cannot be followed ends there, and says so. */
+    through_pushes(call_by_register, 12);
+    ck_assert_uint_eq(ours.count, 1);
+    ck_assert_uint_eq(ours.flags, 0);
+}
+END_TEST
+#endif
 
 /* Code that no object holds; its calls end at byte CALL_AT. */
 #if defined(__x86_64__)
@@ -184,6 +283,30 @@ START_TEST(jit_code_with_frame_records)
 }
 END_TEST
 
+#if defined(__x86_64__)
+/* A return address off a wrong stack that points at memory, which holds no code. */
+START_TEST(memory_is_not_code)
+{
+    start();
+    make_jit();
+    uintptr_t stack[8] = {0};
+    struct unwind_stack home = {(uintptr_t)stack, (uintptr_t)(stack + 8)};
+    /* Two frame records: into made memory, and from there into known code. */
+    through(call_with_record);
+    stack[5] = truth.pcs[1] + 1;
+    for (int is_behind_call = 0; is_behind_call < 2; is_behind_call++) {
+        struct unwind_regs regs = {.r = {0}};
+        stack[0] = (uintptr_t)(stack + 4);
+        stack[1] = (uintptr_t)jit + (is_behind_call ? CALL_AT + 1 : 1024);
+        regs.r[UNWIND_PC] = (uintptr_t)jit + 8;
+        regs.r[UNWIND_SP] = regs.r[UNWIND_FP] = (uintptr_t)stack;
+        ours.count = unwind_walk(&regs, true, &home, ours.pcs, 3, &ours.flags, &ours.generation);
+        ck_assert_uint_eq(ours.count, is_behind_call ? 3 : 1);
+    }
+}
+END_TEST
+#endif
+
 START_TEST(jit_code_without_frame_records)
 {
     start();
@@ -201,8 +324,16 @@ Suite *suite(void)
     TCase *t = tcase_create("unwind_guess");
     tcase_add_test(t, assembly_without_rules);
     tcase_add_test(t, leaf_without_rules);
+#if defined(__x86_64__)
+    /* ThreadSanitizer calls handlers itself, when it likes. */
+    if (!THREAD_SANITIZER)
+        tcase_add_test(t, assembly_that_pushes);
+#endif
     tcase_add_test(t, jit_code_with_frame_records);
     tcase_add_test(t, jit_code_without_frame_records);
+#if defined(__x86_64__)
+    tcase_add_test(t, memory_is_not_code);
+#endif
     suite_add_tcase(s, t);
     return s;
 }

@@ -330,6 +330,17 @@ int cfi_row_at(const struct object *object, uint64_t vaddr, struct cfi_row *row)
     }
 }
 
+bool cfi_covers(const struct object *object, uint64_t vaddr)
+{
+    struct cfi_section section;
+    struct cfi_cie cie;
+    struct cfi_fde fde;
+    return (cfi_eh_frame(object, &section) &&
+            cfi_find_fde(&section, vaddr, &cie, &fde) != -ENOENT) ||
+           (cfi_debug_frame(object, &section) &&
+            cfi_find_fde(&section, vaddr, &cie, &fde) != -ENOENT);
+}
+
 const uint8_t *cfi_expression(const struct object *object, int32_t at, size_t *size)
 {
     struct object_table table = object->eh_frame;

@@ -24,13 +24,10 @@ static void set_range(struct stack_reader *reader, uintptr_t low, uintptr_t high
 void stack_reader_start(struct stack_reader *reader, struct unwind_stack *home, uintptr_t sp)
 {
     *reader = (struct stack_reader){.home = home, .calls_left = PROBES_MAX};
+    if (copied_stack(home))
+        reader->calls_left = COPIES_MAX;
     if (sp >= home->low && sp < home->high)
         set_range(reader, home->low, home->high);
-}
-
-void stack_reader_start_copy(struct stack_reader *reader, const struct stack_copy *copy)
-{
-    *reader = (struct stack_reader){.copy = copy, .calls_left = COPIES_MAX};
 }
 
 /* Bytes copied, or a negative errno; fewer where the memory ends. */
@@ -49,13 +46,15 @@ bool stack_copy_bytes(const struct stack_copy *copy, uintptr_t address, void *da
 bool stack_reader_can_read(const struct stack_reader *reader, uintptr_t address)
 {
     uint8_t byte;
-    return reader->copy ? stack_copy_bytes(reader->copy, address, &byte, 1) : sys_readable(address);
+    const struct stack_copy *copy = stack_reader_copy(reader);
+    return copy ? stack_copy_bytes(copy, address, &byte, 1) : sys_readable(address);
 }
 
 /* The window that begins with the page of `address`. */
-static struct stack_value read_by_copy(struct stack_reader *reader, uintptr_t address)
+static __attribute__((noinline)) struct stack_value read_by_copy(struct stack_reader *reader,
+                                                                 uintptr_t address)
 {
-    const struct stack_copy *copy = reader->copy;
+    const struct stack_copy *copy = stack_reader_copy(reader);
     const struct stack_value bad = {0, false};
     uintptr_t low = ALIGN_DOWN(address, (uintptr_t)PAGE_SIZE_MIN);
     set_range(reader, 0, 0);
@@ -106,7 +105,7 @@ READS_ANY_STACK struct stack_value stack_read_slow(struct stack_reader *reader, 
     /* The upper half is the kernel's; there the sums below could wrap, too. */
     if (last < address || last >> 63)
         return bad;
-    if (reader->copy)
+    if (stack_reader_copy(reader))
         return read_by_copy(reader, address);
     const struct unwind_stack *home = reader->home;
     uintptr_t low = reader->low, high = reader->high;
@@ -135,7 +134,7 @@ static bool reaches_empty_home(struct stack_reader *reader)
 
 bool stack_reader_adopt(struct stack_reader *reader)
 {
-    if (reader->copy)
+    if (stack_reader_copy(reader))
         return false;
     if (reader->high != reader->home->high && !reaches_empty_home(reader))
         return false;

@@ -28,12 +28,11 @@
 #include "agent/unwind/unwind.h"
 
 struct stack_reader {
-    uintptr_t low, high; /* readable now */
-    uintptr_t words;     /* as many addresses from low on are of whole words in that range */
-    uintptr_t shift;     /* data of an address is at address + shift */
-    struct unwind_stack *home;
-    const struct stack_copy *copy; /* then home is NULL */
-    uint32_t calls_left;           /* probes or copies */
+    uintptr_t low, high;       /* readable now */
+    uintptr_t words;           /* as many addresses from low on are of whole words in that range */
+    uintptr_t shift;           /* data of an address is at address + shift */
+    struct unwind_stack *home; /* or a copied_stack */
+    uint32_t calls_left;       /* probes or copies */
 };
 
 /* In two registers: a value by reference would go through memory in each step of a walk. */
@@ -42,8 +41,27 @@ struct stack_value {
     bool good;
 };
 
+/* What stands for the home stack of a walk by copies: one that ends before it begins, as none does.
+ * So there is one walk for both, whose stack is counted. */
+struct copied_stack {
+    struct unwind_stack mark; /* low above high */
+    const struct stack_copy *copy;
+    uint64_t valid;
+};
+
+static inline const struct copied_stack *copied_stack(const struct unwind_stack *home)
+{
+    return unlikely(home->low > home->high) ? (const struct copied_stack *)home : NULL;
+}
+
 void stack_reader_start(struct stack_reader *reader, struct unwind_stack *home, uintptr_t sp);
-void stack_reader_start_copy(struct stack_reader *reader, const struct stack_copy *copy);
+/* What `reader` copies, or NULL. */
+static inline const struct stack_copy *stack_reader_copy(const struct stack_reader *reader)
+{
+    const struct copied_stack *copied = copied_stack(reader->home);
+    return copied ? copied->copy : NULL;
+}
+
 /* Whether the byte at `address` can be read, wherever it is. */
 bool stack_reader_can_read(const struct stack_reader *reader, uintptr_t address);
 /* Copies what a stack_copy is of. False when not all of it can be read. */

@@ -10,37 +10,14 @@
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
 #include "agent/unwind/catch_up.h"
+#include "agent/unwind/return_scan.h"
 #include "agent/unwind/row_step.h"
-#include "agent/unwind/stack_purity.h"
-#include "agent/unwind/unwind_arch.h"
+#include "agent/unwind/walk_state.h"
 
 /* Stacks that a walk may enter by a signal frame: handlers nest, but not endlessly. */
 enum { SWITCHES_MAX = 16 };
 /* Frames of libagent.so in one walk, which take no place in `pcs`. */
 enum { SELF_FRAMES_MAX = 64 };
-
-#define ALL_REGISTERS      ((1ull << UNWIND_REGS) - 1)
-#define FOLLOWED_REGISTERS (1ull << UNWIND_SP | 1ull << UNWIND_FP | 1ull << UNWIND_PC)
-
-enum step { STEP_CALLER, STEP_END, STEP_STOP, STEP_AGAIN };
-
-struct walk {
-    struct unwind_regs *regs;
-    const struct module_list *list;
-    struct stack_reader reader;
-    uint64_t *pcs;
-    uint64_t valid; /* registers that are known */
-    uint32_t max, count;
-    uint32_t flags;
-    uint32_t
-        known_count; /* frames to keep if a chain through unknown code leads nowhere; 0: none */
-    enum purity purity;
-    uint8_t switches, self_frames;
-    bool exact;     /* pc is an interrupted one, not a return address */
-    bool innermost; /* no step was taken yet */
-    bool full;
-    bool left_known_code; /* from the app's own, or began outside of it: see catch_up.h */
-};
 
 int unwind_start(void)
 {
@@ -78,8 +55,9 @@ static uint64_t bare_rule(const struct walk *w, const struct module *module,
     if (!w->exact || !module->object->code_readable || start < module->start ||
         row->size > module->end - start)
         return rule_make(RULE_NONE, 0, 0);
-    if (w->reader.copy)
-        return bare_rule_copied(w->reader.copy, start, row->size, pc);
+    const struct stack_copy *copy = stack_reader_copy(&w->reader);
+    if (copy)
+        return bare_rule_copied(copy, start, row->size, pc);
     if (!w->innermost && !(sys_readable(start) && sys_readable(pc)))
         return rule_make(RULE_NONE, 0, 0);
     return arch_bare_rule((const uint8_t *)start, pc - start, row->size);
@@ -92,8 +70,7 @@ static bool is_planted(const struct object *object, uint64_t vaddr, struct cfi_r
     return cfi_row_at(object, vaddr + 1, row) == 0 && row->start == vaddr + 1;
 }
 
-/* Makes the rule of an address that the cache does not know. */
-static __attribute__((noinline)) uint64_t make_rule(const struct walk *w, uintptr_t pc)
+uint64_t walk_make_rule(const struct walk *w, uintptr_t pc)
 {
     const struct module *module = find_module(w, pc);
     if (!module)
@@ -137,92 +114,6 @@ static __attribute__((noinline)) enum step step_full(struct walk *w, uintptr_t p
     default:
         return STEP_STOP;
     }
-}
-
-/* The rule of an address, known or made. */
-static inline uint64_t rule_at(const struct walk *w, uintptr_t pc)
-{
-    uint64_t rule = rule_make(RULE_UNKNOWN, 0, 0);
-    if (likely(pc >> RULE_PC_BITS == 0)) {
-        rule = rule_lookup(w->list->publication, pc);
-        if (unlikely(rule_kind(rule) == RULE_NONE))
-            rule = make_rule(w, pc);
-    }
-    return rule;
-}
-
-static enum step go_to(struct walk *w, uintptr_t sp, uintptr_t fp, uintptr_t pc)
-{
-    w->regs->r[UNWIND_SP] = sp;
-    w->regs->r[UNWIND_FP] = fp;
-    w->regs->r[UNWIND_PC] = pc;
-    w->valid = FOLLOWED_REGISTERS;
-    w->exact = false;
-    return STEP_CALLER;
-}
-
-/* By a frame record; STEP_STOP when the frame pointer is at none. */
-static enum step step_by_record(struct walk *w, enum rule_kind kind, uintptr_t fp)
-{
-    uintptr_t sp = w->regs->r[UNWIND_SP], caller_fp, pc;
-    if (fp % sizeof(fp) != 0 || fp < sp || !stack_read(&w->reader, fp, &caller_fp) ||
-        !stack_read(&w->reader, fp + sizeof(fp), &pc))
-        return STEP_STOP;
-    pc = arch_return_address(pc);
-    bool known = pc && modules_find(w->list, pc - 1);
-    bool outermost = !pc && !caller_fp;
-    if (!known && !outermost && (kind != RULE_UNKNOWN || !pc))
-        return STEP_STOP;
-    if (!known && !outermost && !w->known_count)
-        w->known_count = w->count;
-    go_to(w, fp + 2 * sizeof(fp), caller_fp, pc);
-    if (known && !arch_place_sp(rule_at(w, pc - 1), w->regs))
-        w->valid &= ~(1ull << UNWIND_SP);
-    return STEP_CALLER;
-}
-
-/* Where the code begins that may be read up to the interrupted `pc`; `pc` itself: none. */
-static uintptr_t readable_code(const struct walk *w, uintptr_t pc)
-{
-    const struct module *module = modules_find(w->list, pc);
-    if (!module || !module->object->code_readable || w->reader.copy ||
-        (!w->innermost && !sys_readable(pc)))
-        return pc;
-    return MAX_OF(module->start, ALIGN_DOWN(pc, (uintptr_t)PAGE_SIZE_MIN));
-}
-
-/* By what a leaf has of its caller. */
-static enum step step_by_leaf(struct walk *w)
-{
-    if (ARCH_HAS_LINK && !(w->valid >> UNWIND_RA & 1))
-        return STEP_STOP;
-    uintptr_t sp, pc = w->regs->r[UNWIND_PC];
-    uintptr_t code = ARCH_HAS_LINK ? readable_code(w, pc) : pc;
-    if (!arch_leaf_caller(&w->reader, w->regs, code, &sp, &pc) || !pc ||
-        !modules_find(w->list, pc - 1))
-        return STEP_STOP;
-    /* The link register of code that has called something points into that code itself. */
-    if (ARCH_HAS_LINK && rule_kind(rule_at(w, pc - 1)) >= RULE_NO_FDE)
-        return STEP_STOP;
-    return go_to(w, sp, w->regs->r[UNWIND_FP], pc);
-}
-
-/* A step out of code without rules (assembly without call frame information, JIT code): by a
- * frame record that the frame pointer points at, or, where the innermost code may have none, by
- * the word on top of the stack or the link register. Either must lead into known code; only from
- * unknown code a chain may go on through unknown code, and must come to known code in the end. */
-static __attribute__((noinline)) enum step step_guess(struct walk *w, enum rule_kind kind)
-{
-    uintptr_t fp = w->valid >> UNWIND_FP & 1 ? w->regs->r[UNWIND_FP] : 0;
-    bool may_be_leaf = w->innermost || (ARCH_HAS_LINK && w->exact);
-    if (ARCH_HAS_LINK && may_be_leaf && step_by_leaf(w) == STEP_CALLER)
-        return STEP_CALLER;
-    if (step_by_record(w, kind, fp) == STEP_CALLER)
-        return STEP_CALLER;
-    if (may_be_leaf)
-        return ARCH_HAS_LINK ? STEP_STOP : step_by_leaf(w);
-    /* The ABI's mark of the outermost frame; the loader's entry code has nothing else. */
-    return fp == 0 && kind == RULE_NO_FDE ? STEP_END : STEP_STOP;
 }
 
 /* Out of the kernel's way back from a handler, where no table tells of it. */
@@ -329,15 +220,16 @@ static enum step walk_frames(struct walk *w)
                 return step;
         }
         uintptr_t pc = r[UNWIND_PC] - !w->exact;
-        uint64_t rule = rule_at(w, pc);
+        uint64_t rule = walk_rule(w, pc);
         enum rule_kind kind = rule_kind(rule);
         bool signal_return =
             kind >= RULE_NO_FDE && arch_is_signal_return(&w->reader, r[UNWIND_PC], w->exact);
         if (unlikely(kind == RULE_UNKNOWN && !signal_return)) {
-            /* Not known to be code: at least memory, and not the stack, or it is rubbish off a
-             * broken stack. */
+            /* Not known to be code: at least memory, behind a call, and not the stack, or it is
+             * rubbish off a broken stack. */
             if (!w->innermost && (pc - w->reader.low < w->reader.high - w->reader.low ||
-                                  !stack_reader_can_read(&w->reader, pc)))
+                                  !(w->exact ? stack_reader_can_read(&w->reader, pc)
+                                             : return_is_behind_call(&w->reader, pc + 1))))
                 return STEP_STOP;
         } else {
             w->known_count = 0;
@@ -352,7 +244,7 @@ static enum step walk_frames(struct walk *w)
         if (signal_return) {
             step = step_signal_return(w);
         } else if (kind >= RULE_NO_FDE) {
-            step = step_guess(w, kind);
+            step = walk_guess(w, kind, pc);
         } else if (unlikely(kind == RULE_FULL || w->full || !fp_known)) {
             step = step_full(w, pc);
         } else {
@@ -374,43 +266,30 @@ static enum step walk_frames(struct walk *w)
     }
 }
 
-/* Where a walk begins, and what it reads: by `copy`, or where that is NULL the caller's own stack,
- * of which `home` is known. */
-struct origin {
-    uint64_t valid;
-    bool exact;
-    struct unwind_stack *home;
-    const struct stack_copy *copy;
-};
-
 /* Walks by one list of objects. */
 static inline __attribute__((always_inline)) enum step
-walk_by_list(struct walk *w, const struct unwind_regs *start, const struct origin *origin)
+walk_by_list(struct walk *w, const struct unwind_regs *start, bool exact, struct unwind_stack *home)
 {
+    const struct copied_stack *copied = copied_stack(home);
     enum step step;
     do {
         w->full = w->valid != 0; /* the second time */
-        w->valid = origin->valid;
-        w->exact = origin->exact;
+        w->valid = copied ? copied->valid : ALL_REGISTERS;
+        w->exact = exact;
         w->innermost = true;
         w->left_known_code = false;
         w->count = w->flags = w->known_count = 0;
         w->switches = w->self_frames = 0;
         w->purity = PURE_APP;
-        if (origin->copy)
-            stack_reader_start_copy(&w->reader, origin->copy);
-        else
-            stack_reader_start(&w->reader, origin->home, start->r[UNWIND_SP]);
+        stack_reader_start(&w->reader, home, start->r[UNWIND_SP]);
         *w->regs = *start;
         step = walk_frames(w);
     } while (step == STEP_AGAIN && !w->full);
     return step;
 }
 
-static inline __attribute__((always_inline)) uint32_t walk(struct unwind_regs *regs,
-                                                           struct origin origin, uint64_t *pcs,
-                                                           uint32_t max, uint32_t *flags,
-                                                           uint32_t *generation)
+uint32_t unwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *home, uint64_t *pcs,
+                     uint32_t max, uint32_t *flags, uint32_t *generation)
 {
     *flags = 0;
     *generation = 0;
@@ -426,10 +305,10 @@ static inline __attribute__((always_inline)) uint32_t walk(struct unwind_regs *r
         w.list = load_acquire(&modules_list);
         w.valid = 0;
         *generation = w.list->generation;
-        step = walk_by_list(&w, &start, &origin);
+        step = walk_by_list(&w, &start, exact, home);
         /* The loader may be asked in a thread of the app alone. */
-    } while (unlikely(w.left_known_code) && !origin.copy && !is_again &&
-             (is_again = catch_up(origin.home)));
+    } while (unlikely(w.left_known_code) && !copied_stack(home) && !is_again &&
+             (is_again = catch_up(home)));
     if (w.known_count)
         w.count = w.known_count;
     if (step == STEP_END) {
@@ -442,18 +321,11 @@ static inline __attribute__((always_inline)) uint32_t walk(struct unwind_regs *r
     return w.count;
 }
 
-uint32_t unwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *home, uint64_t *pcs,
-                     uint32_t max, uint32_t *flags, uint32_t *generation)
-{
-    const struct origin origin = {.valid = ALL_REGISTERS, .exact = exact, .home = home};
-    return walk(regs, origin, pcs, max, flags, generation);
-}
-
 void unwind_behind_record(struct unwind_regs *regs)
 {
     const struct walk w = {.list = load_acquire(&modules_list)};
     if (ARCH_HAS_LINK && w.list && rule_cache)
-        (void)arch_place_sp(rule_at(&w, regs->r[UNWIND_PC] - 1), regs);
+        (void)arch_place_sp(walk_rule(&w, regs->r[UNWIND_PC] - 1), regs);
 }
 
 /* cppcheck-suppress unusedFunction; the tests of the walk, and what reads blocked threads */
@@ -461,6 +333,6 @@ uint32_t unwind_walk_copy(struct unwind_regs *regs, uint64_t valid, bool exact,
                           const struct stack_copy *copy, uint64_t *pcs, uint32_t max,
                           uint32_t *flags, uint32_t *generation)
 {
-    const struct origin origin = {.valid = valid, .exact = exact, .copy = copy};
-    return walk(regs, origin, pcs, max, flags, generation);
+    struct copied_stack copied = {{UINTPTR_MAX, 0}, copy, valid};
+    return unwind_walk(regs, exact, &copied.mark, pcs, max, flags, generation);
 }

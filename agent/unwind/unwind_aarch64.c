@@ -96,8 +96,9 @@ static bool has_code(const struct stack_reader *reader, uintptr_t address)
     uint32_t code[ARRAY_SIZE(signal_return)];
     if (address % sizeof(code[0]) != 0)
         return false;
-    if (reader->copy) {
-        if (!stack_copy_bytes(reader->copy, address, code, sizeof(code)))
+    const struct stack_copy *copy = stack_reader_copy(reader);
+    if (copy) {
+        if (!stack_copy_bytes(copy, address, code, sizeof(code)))
             return false;
     } else {
         if (!sys_readable(address) || !sys_readable(address + sizeof(code) - 1))

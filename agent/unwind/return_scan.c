@@ -1,0 +1,218 @@
+#include "agent/unwind/return_scan.h"
+
+#include <string.h>
+
+#include "agent/base/sys.h"
+#include "agent/unwind/cfi.h"
+
+#if defined(__x86_64__)
+
+enum {
+    WORDS_MAX = 64,       /* six pushes, and some room; libgmp's largest has 48 words */
+    JUMPS_MAX = 3,        /* stub, then a table of functions for this processor */
+    FUNCTION_MAX = 8192,  /* of assembly, from its start to the pc; libgmp's have up to 4 KiB */
+    FRAMES_MAX = 1 << 20, /* a frame pointer of callers is not farther up */
+    CALL_MAX = 7,
+};
+
+enum call { CALL_NONE, CALL_UNKNOWN, CALL_KNOWN };
+
+/* Code or a pointer of a known object, which may be unmapped meanwhile. */
+READS_ANY_STACK static bool read_object(const struct stack_reader *reader, uintptr_t address,
+                                        void *data, size_t size)
+{
+    const struct stack_copy *copy = stack_reader_copy(reader);
+    if (copy)
+        return stack_copy_bytes(copy, address, data, size);
+    uintptr_t last = address + size - 1;
+    if (!sys_readable(address) ||
+        (address / PAGE_SIZE_MIN != last / PAGE_SIZE_MIN && !sys_readable(last)))
+        return false;
+    /* Byte by byte: a sanitizer's memcpy would ask whose memory that is. */
+    const volatile uint8_t *from = (const volatile uint8_t *)address;
+    for (size_t i = 0; i < size; i++)
+        ((uint8_t *)data)[i] = from[i];
+    return true;
+}
+
+static int32_t displacement(const uint8_t *bytes)
+{
+    int32_t value;
+    memcpy(&value, bytes, sizeof(value));
+    return value;
+}
+
+/* The length of `ff /2`, call by a register or memory, from its second byte on. */
+static size_t indirect_length(uint8_t modrm, uint8_t sib)
+{
+    uint8_t mode = modrm >> 6, base = modrm & 7;
+    size_t length = 2 + (mode != 3 && base == 4);
+    if (mode == 1)
+        length += 1;
+    if (mode == 2 || (mode == 0 && (base == 5 || (base == 4 && (sib & 7) == 5))))
+        length += 4;
+    return length;
+}
+
+/* Whether a call stands before `back`; where it goes, if that can be told. */
+static enum call decode_call(const struct stack_reader *reader, uintptr_t back, uintptr_t *target)
+{
+    uint8_t code[CALL_MAX + 1] = {0}; /* one more, for an operand that is not there */
+    size_t on_page = (back - 1) % PAGE_SIZE_MIN + 1;
+    if (!read_object(reader, back - CALL_MAX, code, CALL_MAX) &&
+        (on_page >= CALL_MAX ||
+         !read_object(reader, back - on_page, code + CALL_MAX - on_page, on_page)))
+        return CALL_NONE;
+    if (code[1] == 0xff && code[2] == 0x15)
+        return read_object(reader, back + (uintptr_t)(intptr_t)displacement(code + 3), target,
+                           sizeof(*target))
+                   ? CALL_KNOWN
+                   : CALL_UNKNOWN;
+    if (code[2] == 0xe8) {
+        *target = back + (uintptr_t)(intptr_t)displacement(code + 3);
+        return CALL_KNOWN;
+    }
+    for (size_t i = 0; i + 1 < CALL_MAX; i++)
+        if (code[i] == 0xff && (code[i + 1] >> 3 & 7) == 2 &&
+            indirect_length(code[i + 1], code[i + 2]) == CALL_MAX - i)
+            return CALL_UNKNOWN;
+    return CALL_NONE;
+}
+
+/* The same in code of a known object. */
+static enum call call_before(const struct module_list *list, const struct stack_reader *reader,
+                             uintptr_t back, uintptr_t *target)
+{
+    const struct module *m = modules_find(list, back - 1);
+    if (!m || !m->object->code_readable || back - m->start < CALL_MAX)
+        return CALL_NONE;
+    return decode_call(reader, back, target);
+}
+
+/* Whether `target` begins code without rules that reaches to `pc`. */
+static bool reaches(const struct module_list *list, uintptr_t target, uintptr_t pc)
+{
+    if (target > pc || pc - target > FUNCTION_MAX)
+        return false;
+    const struct module *m = modules_find(list, target);
+    return m && pc < m->end && !cfi_covers(m->object, target - m->bias);
+}
+
+/* The same after jumps by a pointer in memory, as in linkers' stubs, where control is handed on. */
+static bool leads_to(const struct module_list *list, const struct stack_reader *reader,
+                     uintptr_t target, uintptr_t pc)
+{
+    static const uint8_t endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
+    for (int jumps = 0; jumps <= JUMPS_MAX; jumps++) {
+        if (reaches(list, target, pc))
+            return true;
+        uint8_t code[12];
+        const struct module *m = modules_find(list, target);
+        if (!m || !m->object->code_readable || m->end - target < sizeof(code) ||
+            !read_object(reader, target, code, sizeof(code)))
+            return false;
+        size_t at = memcmp(code, endbr64, sizeof(endbr64)) == 0 ? sizeof(endbr64) : 0;
+        at += code[at] == 0xf2; /* bnd */
+        if (code[at] != 0xff || code[at + 1] != 0x25)
+            return false;
+        uintptr_t pointer = target + at + 6 + (uintptr_t)(intptr_t)displacement(code + at + 2);
+        if (!read_object(reader, pointer, &target, sizeof(target)))
+            return false;
+    }
+    return false;
+}
+
+/* Whether a frame record of callers is at `fp`, all of whose frames lie above `slot`. */
+static bool is_frame_of_callers(const struct module_list *list, struct stack_reader *reader,
+                                uintptr_t fp, uintptr_t slot)
+{
+    uintptr_t back, target;
+    return fp > slot && fp - slot < FRAMES_MAX && fp % sizeof(fp) == 0 &&
+           stack_read(reader, fp + sizeof(fp), &back) &&
+           call_before(list, reader, back, &target) != CALL_NONE;
+}
+
+/* The callers' frame pointer: unchanged, or among what was pushed. */
+static void find_frame_pointer(const struct module_list *list, struct stack_reader *reader,
+                               uintptr_t sp, uintptr_t slot, struct returned *caller)
+{
+    caller->fp_known = true;
+    if (slot == sp || is_frame_of_callers(list, reader, caller->fp, slot))
+        return;
+    for (uintptr_t at = sp; at < slot; at += sizeof(at)) {
+        uintptr_t word;
+        if (stack_read(reader, at, &word) && is_frame_of_callers(list, reader, word, slot)) {
+            caller->fp = word;
+            return;
+        }
+    }
+    caller->fp_known = false;
+}
+
+bool return_scan(const struct module_list *list, struct stack_reader *reader, uintptr_t pc,
+                 bool innermost, struct returned *caller)
+{
+    const uintptr_t sp = caller->sp;
+    bool top_is_behind_call = false;
+    const struct module *m = modules_find(list, pc);
+    /* Where nothing has rules (Go), frames are large, with old return addresses in them, and calls
+     * to the functions before this one are many: only the top is looked at. */
+    uintptr_t size = (m && m->object->fde_count ? WORDS_MAX : 1) * sizeof(size);
+    for (uintptr_t slot = sp; slot - sp < size; slot += sizeof(slot)) {
+        uintptr_t back, target = 0;
+        if (!stack_read(reader, slot, &back))
+            break;
+        enum call call = call_before(list, reader, back, &target);
+        if (slot == sp)
+            top_is_behind_call = call != CALL_NONE;
+        if (call != CALL_KNOWN || !leads_to(list, reader, target, pc))
+            continue;
+        caller->pc = back;
+        caller->sp = slot + sizeof(slot);
+        find_frame_pointer(list, reader, sp, slot, caller);
+        return true;
+    }
+    if (!innermost || !top_is_behind_call)
+        return false;
+    caller->fp_known = true;
+    caller->sp = sp + sizeof(sp);
+    return stack_read(reader, sp, &caller->pc);
+}
+
+bool return_is_possible(const struct module_list *list, const struct stack_reader *reader,
+                        uintptr_t back, uintptr_t pc)
+{
+    uintptr_t target;
+    enum call call = call_before(list, reader, back, &target);
+    return call == CALL_UNKNOWN || (call == CALL_KNOWN && leads_to(list, reader, target, pc));
+}
+
+bool return_is_behind_call(const struct stack_reader *reader, uintptr_t back)
+{
+    uintptr_t target;
+    return decode_call(reader, back, &target) != CALL_NONE;
+}
+
+#else
+
+/* Elsewhere a leaf's return address is in a register, and others keep frame records. */
+bool return_scan(const struct module_list *list, struct stack_reader *reader, uintptr_t pc,
+                 bool innermost, struct returned *caller)
+{
+    (void)list, (void)reader, (void)pc, (void)innermost, (void)caller;
+    return false;
+}
+
+bool return_is_possible(const struct module_list *list, const struct stack_reader *reader,
+                        uintptr_t back, uintptr_t pc)
+{
+    (void)reader, (void)pc;
+    return modules_find(list, back - 1) != NULL;
+}
+
+bool return_is_behind_call(const struct stack_reader *reader, uintptr_t back)
+{
+    return stack_reader_can_read(reader, back - 1);
+}
+
+#endif

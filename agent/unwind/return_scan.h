@@ -1,0 +1,33 @@
+/* return_scan.h: finds where code without rules returns to, by what lies on the stack.
+ *
+ * Hand-written assembly (libgmp's, nettle's, .init sections) mostly has pushed some registers, no
+ * more, and rbp is still its caller's or holds data: a frame record would lead past the caller. So
+ * the words from the stack pointer on are looked at: a return address stands behind a call, and
+ * that call led here: at once, or by a linker's stub or a pointer in memory, which are followed.
+ * Where the call cannot be followed (by a register, or to a function that jumped here as its last
+ * act), the word on top of the stack is believed, if it is behind any call.
+ *
+ * Owns: nothing. Context: any, inside a walk. Locks: none. */
+#ifndef LIBAGENT_RETURN_SCAN_H
+#define LIBAGENT_RETURN_SCAN_H
+
+#include "agent/unwind/modules.h"
+#include "agent/unwind/stack_reader.h"
+
+struct returned {
+    uintptr_t pc, sp, fp; /* the caller's, once it is found */
+    bool fp_known;
+};
+
+/* `pc` is in a known object, but no FDE covers it; *caller has stack pointer and frame pointer
+ * there. `innermost`: it called nobody, so that the word on top may be what it returns to. */
+bool return_scan(const struct module_list *list, struct stack_reader *reader, uintptr_t pc,
+                 bool innermost, struct returned *caller);
+/* Whether such code at `pc` can return to `back`: that is behind a call, which is not known to have
+ * led elsewhere. */
+bool return_is_possible(const struct module_list *list, const struct stack_reader *reader,
+                        uintptr_t back, uintptr_t pc);
+/* Whether memory at `back`, which is in no known object, can be read, and is code behind a call. */
+bool return_is_behind_call(const struct stack_reader *reader, uintptr_t back);
+
+#endif

@@ -1,6 +1,6 @@
-# Targets: all (libagent.so), deps, demo, test, check, check-preload, storm, storm-unwind, fuzz,
-# coverage, lint, bench, bench-deps, test-aarch64, map, install, clean. Variables: CC=gcc|clang,
-# SAN=address,undefined|thread (suites only), SUITES="check_x ..." or WHAT="pair1 ..." (run only
+# Targets: all (libagent.so), deps, demo, test, test-unwind, test-unwind-deps, check, check-preload,
+# storm, storm-unwind, fuzz, coverage, lint, bench, bench-deps, test-aarch64, map, install, clean.
+# Variables: CC=gcc|clang, SAN=address,undefined|thread (suites only), SUITES="check_x ..." or WHAT="pair1 ..." (run only
 # these suites, or parts of bench), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR,
 # ARCH=aarch64 (by Debian's cross compiler; programs and suites run in qemu's user mode).
 #
@@ -76,8 +76,8 @@ ifndef V
 endif
 say = printf '  %-5s %s\n' $(1) $@
 
-.PHONY: all deps demo test check check-preload storm coverage lint bench bench-deps map \
-    deps-aarch64 test-aarch64 install clean objects
+.PHONY: all deps demo test test-unwind test-unwind-deps check check-preload storm coverage lint bench \
+    bench-deps map deps-aarch64 test-aarch64 install clean objects
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -278,12 +278,37 @@ $(PRELOAD)/prog_%: test/preload/prog_%.c Makefile
 $(PRELOAD)/prog_%: test/preload/prog_%.cc Makefile
 	$(call build_program,$(CXX))
 
+# ---- The walk beside libunwind, at every instruction and at random moments: test/unwind --------
+
+UNWIND := build/$(VARIANT)/unwind
+UNWIND_SOURCES := $(filter-out test/unwind/prog_%,$(wildcard test/unwind/*.c))
+UNWIND_PROGRAMS := $(patsubst test/%,build/$(VARIANT)/%, \
+    $(basename $(wildcard test/unwind/prog_*.c test/unwind/prog_*.cc)))
+
+$(UNWIND)/prog_%: test/unwind/prog_%.c Makefile
+	$(call build_program,$(CC))
+
+$(UNWIND)/prog_%: test/unwind/prog_%.cc Makefile
+	$(call build_program,$(CXX))
+
+$(UNWIND)/unwind_differential: $(patsubst %.c,$(TEST)/%.o,$(UNWIND_SOURCES)) $(TEST)/helpers.a \
+    $(TEST)/agent.a
+	mkdir -p $(@D); $(call say,LINK)
+	$(CC) -o $@ $(LINKED) $(CHECK_LIBS) -lunwind-x86_64
+
+# FORM=short: what `make test` runs.
+test-unwind: $(UNWIND)/unwind_differential $(UNWIND_PROGRAMS) $(PROGRAMS)
+	sh test/unwind/differential.sh $(or $(FORM),full) build/$(VARIANT) $(WHAT)
+
+test-unwind-deps:
+	sh test/deps.sh unwind
+
 BENCH_PROGRAMS := $(addprefix $(BENCH)/,bench_calls bench_memory bench_samples bench_single)
 
 # Everything that is compiled, for lint.
 objects: $(PRODUCT)/libagent.so $(SUITE_PROGRAMS) $(PRELOAD_SUITES) $(PROGRAMS) \
     $(patsubst $(TEST)/%,$(TEST)/test/fuzz/%.o,$(FUZZ_TARGETS)) \
-    $(BENCH_PROGRAMS) $(BENCH)/bench_unwind $(BENCH)/floor_shim.so $(BENCH)/in_place.so
+    $(UNWIND)/unwind_differential $(UNWIND_PROGRAMS) $(BENCH_PROGRAMS) $(BENCH)/bench_unwind $(BENCH)/floor_shim.so $(BENCH)/in_place.so
 
 # ---- Everything else is a script ---------------------------------------------------------------
 
@@ -338,6 +363,7 @@ test: deps
 	$(MAKE) SAN=address,undefined check
 	$(MAKE) SAN=thread check
 	$(MAKE) check-preload
+	$(MAKE) test-unwind FORM=short
 
 # The module suites and the programs whose truth is known, for aarch64 under an emulator.
 test-aarch64: deps-aarch64

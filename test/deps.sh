@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs the Debian packages that build, demo and tests use and that are missing; says nothing
 # when none is. Without root or sudo it says what to install and fails. `deps.sh bench` installs
-# what only make bench uses, `deps.sh aarch64` what make test-aarch64 does.
+# what only make bench uses, `deps.sh aarch64` and `deps.sh unwind` what make test-aarch64 and make
+# test-unwind do.
 set -eu
 
 # Compilers and the archives that are linked in
@@ -22,6 +23,9 @@ coverage="gcovr"
 # the programs on which it is
 bench="libgoogle-perftools4 libjemalloc2 heaptrack redis-server redis-tools sqlite3 python3"
 
+# make test-unwind: programs that are stepped through or sampled
+unwind="ripgrep redis-server redis-tools postgresql"
+
 # The cross compiler, the emulator, and the libraries that suites and programs take (dpkg then knows
 # arm64 as a second architecture)
 aarch64="make gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user protobuf-c-compiler python3
@@ -31,6 +35,7 @@ aarch64="make gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user protobuf-c-c
 case ${1:-} in
 bench) wanted=$bench ;;
 aarch64) wanted=$aarch64 ;;
+unwind) wanted=$unwind ;;
 *) wanted="$build $suites $demo $programs $lint $coverage" ;;
 esac
 missing=

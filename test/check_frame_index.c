@@ -70,10 +70,10 @@ static size_t put_cie(const struct form *form)
         put_n(0x1122334455667788, 8);
     if (form->version == 4)
         put_n(8, 2);
-    put("\x01\x78\x10", 3); /* code 1, data -8, return address 16 */
+    put((const uint8_t[]){1, 0x78, UNWIND_RA}, 3); /* code 1, data -8 */
     if (strchr(form->augmentation, 'z'))
         put_n(0, 1);
-    put("\x0c\x07\x08\x90\x01", 5); /* CFA = rsp + 8, return address at CFA - 8 */
+    put((const uint8_t[]){0x0c, UNWIND_SP, 8, 0x80 | UNWIND_RA, 1}, 5); /* sp + 8; CFA - 8 */
     end_entry(form, start);
     return at;
 }

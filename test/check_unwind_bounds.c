@@ -213,7 +213,10 @@ START_TEST(stack_pointers_anywhere)
                     ck_assert_uint_le(count, 2);
                     ck_assert_msg(!(flags & UNWIND_COMPLETE) || count == 2, "sp %zx, code %zu",
                                   nowhere[i] - distance, p);
-                    ck_assert_uint_le(probes, 8);
+                    /* Behind code of no object, as an emulator's trampoline, new ones are looked
+                     * for. */
+                    if (modules_find(modules_list, places[p]))
+                        ck_assert_uint_le(probes, 8);
                     walks++;
                 }
     ck_assert_uint_eq(walks, ARRAY_SIZE(nowhere) * ARRAY_SIZE(places) * ARRAY_SIZE(homes) * 24);

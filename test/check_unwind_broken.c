@@ -260,7 +260,7 @@ START_TEST(signal_frames_in_a_circle)
 #endif
     memset(words, 0, sizeof(words));
     CONTEXT_PC(context) = (__typeof__(CONTEXT_PC(context)))trampoline;
-    CONTEXT_SP(context) = (__typeof__(CONTEXT_SP(context)))(uintptr_t)words;
+    CONTEXT_SP(context) = (__typeof__(CONTEXT_SP(context)))words;
     struct unwind_regs regs = {.r = {0}};
     uint32_t flags;
     regs.r[UNWIND_PC] = trampoline;
@@ -309,7 +309,7 @@ enum { PAINT = 0xa5, PAINTED = 1 << 16 };
 #if defined(__x86_64__)
 enum { STACK_MAX = 1344 };
 #elif defined(__aarch64__)
-enum { STACK_MAX = 1536 };
+enum { STACK_MAX = 1664 };
 #endif
 
 static ucontext_t outside, inside;

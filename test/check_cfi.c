@@ -114,7 +114,7 @@ static void check_cfa(uint32_t offset, int reg, int32_t value)
     struct cfi_row row = row_at(offset);
     ck_assert(!row.cfa_is_expression);
     ck_assert_int_eq(row.cfa_register, reg);
-    ck_assert_int_eq(row.cfa_value, value);
+    ck_assert_int_eq(row.cfa_offset, value);
     ck_assert_int_eq(row.kind[UNWIND_RA], CFI_OFFSET);
     ck_assert_int_eq(row.value[UNWIND_RA], -8);
 }
@@ -173,6 +173,20 @@ START_TEST(remembered_rows)
 }
 END_TEST
 
+/* As in epilogues of libgcrypt's assembly: the offset is that from before the expression. */
+START_TEST(a_register_after_an_expression)
+{
+    size_t fde = begin_usual();
+    PUT_BYTES(0x0e, 16);
+    PUT_BYTES(0x41, 0x0f, 2, 0x77, 0);
+    PUT_BYTES(0x41, 0x0d, 6); /* def_cfa_register rbp */
+    end_tables(fde);
+    check_cfa(0, 7, 16);
+    ck_assert(row_at(1).cfa_is_expression);
+    check_cfa(2, 6, 16);
+}
+END_TEST
+
 START_TEST(every_rule)
 {
     size_t fde = begin_usual();
@@ -195,7 +209,7 @@ START_TEST(every_rule)
     end_tables(fde);
     struct cfi_row row = row_at(0x1f);
     ck_assert_int_eq(row.cfa_register, 6);
-    ck_assert_int_eq(row.cfa_value, 24);
+    ck_assert_int_eq(row.cfa_offset, 24);
     static const struct {
         int reg, kind, value;
     } expected[] = {{3, CFI_OFFSET, -16},     {12, CFI_OFFSET, 8},     {13, CFI_OFFSET, 8},
@@ -419,7 +433,7 @@ START_TEST(random_changes_of_real_tables)
                 continue;
             size_t size;
             const uint8_t *expression =
-                cfi_expression(&object, reg < 0 ? row.cfa_value : row.value[reg], &size);
+                cfi_expression(&object, reg < 0 ? row.cfa_expression : row.value[reg], &size);
             uintptr_t result;
             if (expression &&
                 cfi_evaluate(expression, size, &registers, reg < 0 ? NULL : &regs.r[0], &reader,
@@ -442,6 +456,7 @@ Suite *suite(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, rows_begin_at_their_address);
     tcase_add_test(t, remembered_rows);
+    tcase_add_test(t, a_register_after_an_expression);
     tcase_add_test(t, every_rule);
     tcase_add_test(t, augmentations_and_encodings);
     tcase_add_test(t, the_right_fde_among_many);

@@ -138,7 +138,7 @@ static int id_at(uint64_t vaddr)
         return error;
     ck_assert_int_eq(row.cfa_register, UNWIND_SP);
     ck_assert_int_eq(row.value[UNWIND_RA], -8);
-    return row.cfa_value / 8;
+    return row.cfa_offset / 8;
 }
 
 START_TEST(every_form_of_entries)

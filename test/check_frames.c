@@ -215,7 +215,7 @@ static void expect_row(const struct object *object, uint64_t vaddr, const struct
     if (row.cfa_is_expression)
         strcpy(cfa, "exp");
     else
-        snprintf(cfa, sizeof(cfa), "%s%+d", names[row.cfa_register], row.cfa_value);
+        snprintf(cfa, sizeof(cfa), "%s%+d", names[row.cfa_register], row.cfa_offset);
     ck_assert_msg(strcmp(cfa, text->cfa) == 0, "%#lx: %s, not %s", (unsigned long)vaddr, cfa,
                   text->cfa);
     for (int i = 0; i < text->count; i++) {
@@ -437,7 +437,7 @@ START_TEST(functions_of_the_kernel)
         ck_assert_int_eq(cfi_row_at(module->object, function - module->bias, &row), 0);
         ck_assert_uint_eq(row.start, function - module->bias);
         ck_assert_int_eq(row.cfa_register, UNWIND_SP);
-        ck_assert_int_eq(row.cfa_value, 8);
+        ck_assert_int_eq(row.cfa_offset, 8);
     }
 }
 END_TEST

@@ -75,7 +75,7 @@ static bool set_cfa(struct cfi_row *row, uint64_t reg, int64_t offset)
         return false;
     row->cfa_is_expression = false;
     row->cfa_register = (uint8_t)reg;
-    row->cfa_value = (int32_t)offset;
+    row->cfa_offset = (int32_t)offset;
     return true;
 }
 
@@ -127,7 +127,7 @@ static bool run_rule(struct cfi_machine *m, struct dwarf_cursor *c, uint8_t opco
         return !apply || set_cfa(row, reg, value);
     case CFA_DEF_CFA_REGISTER:
         reg = dwarf_uleb(c);
-        return !apply || (!row->cfa_is_expression && set_cfa(row, reg, row->cfa_value));
+        return !apply || set_cfa(row, reg, row->cfa_offset);
     case CFA_DEF_CFA_OFFSET:
         value = (int64_t)dwarf_uleb(c);
         return !apply || set_cfa_offset(row, value);
@@ -138,7 +138,7 @@ static bool run_rule(struct cfi_machine *m, struct dwarf_cursor *c, uint8_t opco
         value = take_expression(m, c);
         if (apply) {
             row->cfa_is_expression = true;
-            row->cfa_value = (int32_t)value;
+            row->cfa_expression = (int32_t)value;
         }
         return true;
     case CFA_GNU_ARGS_SIZE:

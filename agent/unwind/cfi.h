@@ -29,7 +29,8 @@ enum cfi_rule_kind {
  * start of .eh_frame; -1 - the distance in .debug_frame. */
 struct cfi_row {
     int32_t value[UNWIND_REGS];
-    int32_t cfa_value; /* offset, or expression */
+    int32_t cfa_offset; /* stays while the CFA is an expression, for a later def_cfa_register */
+    int32_t cfa_expression;
     uint8_t kind[UNWIND_REGS];
     uint8_t cfa_register;
     bool cfa_is_expression;

@@ -70,9 +70,9 @@ enum row_result row_step(const struct object *object, const struct cfi_row *row,
     uintptr_t cfa;
     enum cfi_result result = CFI_GOOD;
     if (row->cfa_is_expression) {
-        result = evaluate(&frame, row->cfa_value, NULL, &cfa);
+        result = evaluate(&frame, row->cfa_expression, NULL, &cfa);
     } else {
-        cfa = regs->r[row->cfa_register] + (uintptr_t)(intptr_t)row->cfa_value;
+        cfa = regs->r[row->cfa_register] + (uintptr_t)(intptr_t)row->cfa_offset;
         if (!(*valid >> row->cfa_register & 1))
             result = CFI_NEEDS_REGISTER;
     }

@@ -37,7 +37,7 @@ uint64_t arch_pack(const struct object *object, const struct cfi_row *row, uint6
         return rule_make(RULE_END, 0, 0);
     if (row->signal_frame)
         return rule_make(object->is_vdso ? RULE_NO_FDE : RULE_FULL, 0, 0);
-    int32_t offset = row->cfa_value;
+    int32_t offset = row->cfa_offset;
     if (row->kind[SP] != CFI_SAME || row->cfa_is_expression ||
         (row->cfa_register != SP && row->cfa_register != FP) || offset % 8 != 0 ||
         offset < RULE_OFFSET_MIN || offset > RULE_OFFSET_MAX)

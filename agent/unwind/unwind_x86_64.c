@@ -61,7 +61,7 @@ static uint64_t pack_expression(const struct object *object, const struct cfi_ro
 {
     size_t size;
     int32_t offset;
-    const uint8_t *expression = cfi_expression(object, row->cfa_value, &size);
+    const uint8_t *expression = cfi_expression(object, row->cfa_expression, &size);
     if (!expression)
         return rule_make(RULE_FULL, 0, 0);
     if (row->kind[RBP] == CFI_SAME && plt_offset(expression, size, vaddr, &offset))
@@ -87,7 +87,7 @@ uint64_t arch_pack(const struct object *object, const struct cfi_row *row, uint6
         return rule_make(RULE_FULL, 0, 0);
     if (row->cfa_is_expression)
         return pack_expression(object, row, vaddr);
-    int32_t offset = row->cfa_value;
+    int32_t offset = row->cfa_offset;
     if ((row->cfa_register != RSP && row->cfa_register != RBP) || offset % 8 != 0 ||
         offset < RULE_OFFSET_MIN || offset > RULE_OFFSET_MAX)
         return rule_make(RULE_FULL, 0, 0);

@@ -112,7 +112,7 @@ static void try_address(const struct object *object, uint64_t vaddr, const struc
     enum rule_kind kind = rule_kind(arch_pack(object, &row, vaddr));
     EXPECT(kind > RULE_NONE && kind <= RULE_FULL);
     if (row.cfa_is_expression)
-        try_expression(object, row.cfa_value, head, false);
+        try_expression(object, row.cfa_expression, head, false);
     for (int i = 0; i < UNWIND_REGS; i++) {
         EXPECT(row.kind[i] <= CFI_VAL_EXPRESSION);
         if (row.kind[i] == CFI_EXPRESSION || row.kind[i] == CFI_VAL_EXPRESSION)

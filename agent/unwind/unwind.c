@@ -176,7 +176,8 @@ static inline enum step walk_simple_frames(struct walk *w)
     uintptr_t sp = r[UNWIND_SP], fp = r[UNWIND_FP], pc = r[UNWIND_PC];
     uintptr_t self_start = modules_self_start, self_size = modules_self_end - self_start;
     uint32_t publication = w->list->publication;
-    uint32_t before = w->count;
+    /* Not through `w`, which the stores to pcs could be for all that the compiler knows. */
+    uint64_t *begin = w->pcs + w->count, *next = begin, *end = w->pcs + w->max;
     enum step step = STEP_CALLER;
     for (;;) {
         uintptr_t at = pc - 1;
@@ -187,19 +188,22 @@ static inline enum step walk_simple_frames(struct walk *w)
         uint64_t rule = rule_lookup(publication, at);
         enum rule_kind kind = rule_kind(rule);
         if (kind == RULE_NONE || kind > RULE_SIMPLE_LAST || at - self_start < self_size ||
-            w->count == w->max)
+            next == end)
             break;
-        if ((rule & RULE_SYSTEM || w->purity != PURE_APP) && w->purity != IMPURE)
+        if ((rule & RULE_SYSTEM || w->purity != PURE_APP) && w->purity != IMPURE) {
+            w->count = (uint32_t)(next - w->pcs);
             note_purity(w, rule);
-        w->pcs[w->count++] = at;
+        }
+        *next++ = at;
         uintptr_t callee_sp = sp;
         if (unlikely(!arch_step(rule, &w->reader, &sp, &fp, &pc, 0) || sp <= callee_sp)) {
             step = STEP_STOP;
             break;
         }
     }
-    if (w->count == before)
+    if (next == begin)
         return step;
+    w->count = (uint32_t)(next - w->pcs);
     w->known_count = 0;
     w->valid = FOLLOWED_REGISTERS;
     r[UNWIND_SP] = sp;

@@ -95,8 +95,10 @@ bool arch_signal_return(struct stack_reader *reader, struct unwind_regs *regs);
  * aarch64: RULE_SP and RULE_FP have a frame record (x29, x30) at CFA - 8 * slot, slot 0: where the
  * register points that the CFA hangs on, however large the frame. RULE_SP_ONLY has x30 alone at
  * CFA - 8 * slot, slot 0: in its register. */
-static inline bool arch_step(uint64_t rule, struct stack_reader *reader, uintptr_t *sp,
-                             uintptr_t *fp, uintptr_t *pc, uintptr_t link)
+static inline __attribute__((always_inline)) bool arch_step(uint64_t rule,
+                                                            struct stack_reader *reader,
+                                                            uintptr_t *sp, uintptr_t *fp,
+                                                            uintptr_t *pc, uintptr_t link)
 {
 #if defined(__x86_64__)
     (void)link;

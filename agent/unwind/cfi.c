@@ -306,7 +306,12 @@ static int row_in_section(const struct cfi_section *section, uint64_t vaddr, str
         return error;
     if (cie.return_register != UNWIND_RA)
         return -EINVAL;
-    memset(row, 0, sizeof(*row));
+    /* Not the whole of it, which compilers do by `rep stos`: 14 of the 90 ns of a miss. Nobody asks
+     * for the value of what is CFI_SAME. */
+    memset(row->kind, CFI_SAME, sizeof(row->kind));
+    row->cfa_register = 0;
+    row->cfa_offset = row->cfa_expression = 0;
+    row->cfa_is_expression = false;
     row->signal_frame = cie.signal_frame;
     row->start = fde.start;
     row->size = fde.size;

@@ -245,7 +245,9 @@ $(GEN)/profile.pb-c.h: $(GEN)/profile.pb-c.c ;
 # prog_NAME.c, prog_NAME.cc (C++), prog_musl_NAME.c (musl), prog_gcc_NAME.c (gcc) are the programs; the lines
 # /* CFLAGS: ... */ and /* LIBS: ... */ in them give their flags. check_NAME.c are the suites.
 
-PROGRAMS := $(patsubst test/preload/%,$(PRELOAD)/%,$(basename $(wildcard test/preload/prog_*.c test/preload/prog_*.cc)))
+OTHER_PROGRAMS := $(if $(filter aarch64,$(MACHINE)),$(shell \
+    sed -n 's,^\(prog_[a-z_0-9]*\):.*,$(PRELOAD)/\1,p' test/aarch64.txt))
+PROGRAMS := $(filter-out $(OTHER_PROGRAMS),$(patsubst test/preload/%,$(PRELOAD)/%,$(basename $(wildcard test/preload/prog_*.c test/preload/prog_*.cc))))
 PRELOAD_SUITES := $(patsubst test/preload/%.c,$(PRELOAD)/%,$(wildcard test/preload/check_*.c))
 PROGRAM_WARNINGS := -Wall -Wextra $(if $(WERROR),-Werror)
 flags_of = $$(sed -n 's,^/\* $(1): \(.*\) \*/$$,\1,p' $<)

@@ -187,7 +187,7 @@ Suite *suite(void)
 {
     Suite *s = suite_create("unwind_step");
     TCase *t = tcase_create("unwind_step");
-    tcase_set_timeout(t, 60);
+    tcase_set_timeout(t, 240);
     if (!ADDRESS_SANITIZER && !THREAD_SANITIZER)
         tcase_add_test(t, every_instruction_as_libunwind);
     suite_add_tcase(s, t);

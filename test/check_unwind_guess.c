@@ -284,24 +284,31 @@ START_TEST(jit_code_with_frame_records)
 END_TEST
 
 #if defined(__x86_64__)
-/* A return address off a wrong stack that points at memory, which holds no code. */
+/* A return address off a wrong stack that points at memory, which holds no code: not believed where
+ * tables led to it. Frame records of made code are: an interpreter pushes where it goes on. */
 START_TEST(memory_is_not_code)
 {
     start();
     make_jit();
     uintptr_t stack[8] = {0};
     struct unwind_stack home = {(uintptr_t)stack, (uintptr_t)(stack + 8)};
-    /* Two frame records: into made memory, and from there into known code. */
     through(call_with_record);
-    stack[5] = truth.pcs[1] + 1;
-    for (int is_behind_call = 0; is_behind_call < 2; is_behind_call++) {
-        struct unwind_regs regs = {.r = {0}};
-        stack[0] = (uintptr_t)(stack + 4);
-        stack[1] = (uintptr_t)jit + (is_behind_call ? CALL_AT + 1 : 1024);
-        regs.r[UNWIND_PC] = (uintptr_t)jit + 8;
-        regs.r[UNWIND_SP] = regs.r[UNWIND_FP] = (uintptr_t)stack;
-        ours.count = unwind_walk(&regs, true, &home, ours.pcs, 3, &ours.flags, &ours.generation);
-        ck_assert_uint_eq(ours.count, is_behind_call ? 3 : 1);
+    for (int made = 0; made < 2; made++) {
+        for (int is_behind_call = 0; is_behind_call < 2; is_behind_call++) {
+            struct unwind_regs regs = {.r = {0}};
+            uintptr_t back = (uintptr_t)jit + (is_behind_call ? CALL_AT + 1 : 1024);
+            /* At a function's first byte, or by a record; from there by one into known code. */
+            uintptr_t *record = stack + !made;
+            regs.r[UNWIND_PC] = made ? (uintptr_t)jit + 8 : (uintptr_t)through;
+            regs.r[UNWIND_SP] = (uintptr_t)stack;
+            regs.r[UNWIND_FP] = (uintptr_t)record;
+            stack[0] = made ? (uintptr_t)(stack + 4) : back;
+            stack[1] = made ? back : (uintptr_t)(stack + 4);
+            stack[2] = stack[5] = truth.pcs[1] + 1;
+            ours.count =
+                unwind_walk(&regs, true, &home, ours.pcs, 3, &ours.flags, &ours.generation);
+            ck_assert_uint_eq(ours.count, made || is_behind_call ? 3 : 1);
+        }
     }
 }
 END_TEST

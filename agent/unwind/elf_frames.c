@@ -12,9 +12,9 @@
 #include "agent/unwind/frame_index.h"
 
 enum {
-    /* A program whose own code has no .eh_frame still has that of the C library's start files and
-     * of its PLT: a handful. With more FDEs, code without is the exception. */
-    FEW_FDES = 64,
+    /* So many FDEs, evenly spread, tell how much of the code all cover: some 12 us, at an object's
+     * registration. */
+    SAMPLE_FDES = 256,
     BUDGET_SHARE = 4,
 };
 
@@ -42,18 +42,17 @@ bool elf_frames_are_few(const struct object *object)
     struct cfi_section section;
     if (!cfi_eh_frame(object, &section))
         return true;
-    if (section.count > FEW_FDES)
-        return false;
     uint64_t code = 0, covered = 0;
     for (uint32_t i = 0; i < object->segment_count; i++)
         code += object->segments[i].size;
-    for (uint32_t i = 0; i < section.count; i++) {
+    uint32_t step = section.count / SAMPLE_FDES + 1;
+    for (uint32_t i = 0; i < section.count; i += step) {
         struct cfi_cie cie;
         struct cfi_fde fde;
         if (cfi_fde_at(&section, i, &cie, &fde) && fde.size <= code)
             covered += fde.size;
     }
-    return covered < code / 2;
+    return covered * step < code / 2;
 }
 
 /* Builds the index of a section, within the limit of memory. */

@@ -78,6 +78,7 @@ struct object {
     bool is_system; /* libc, loader, libpthread, ..., or the allocator below: see stack_is_clean */
     bool code_readable;   /* no segment that may be executed only */
     bool in_place;        /* unwind tables are those of the app's own mapping */
+    bool has_few_frames;  /* code without rules is what it mostly has */
     bool frames_complete; /* nothing more is to be found in its file (elf_frames.h) */
     struct object_segment segments[OBJECT_SEGMENTS_MAX];
     struct object_table eh_frame_hdr; /* data is NULL where fde_index is ours */

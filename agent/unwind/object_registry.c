@@ -76,8 +76,9 @@ struct object *registry_object(const struct elf_image *image, const char *path,
     else if (elf_tables_from_file(image, path, object) != 0 &&
              elf_tables_copied(image, object) != 0)
         object->fde_count = 0; /* stacks end there */
-    if (elf_frames_are_few(object))
-        (void)elf_frames_complete(image, object);
+    object->has_few_frames = elf_frames_are_few(object);
+    if (object->has_few_frames && elf_frames_complete(image, object))
+        object->has_few_frames = false;
     r->next = *bucket;
     *bucket = r;
     registry.count++;

@@ -13,20 +13,43 @@ enum {
     FUNCTION_MAX = 8192,  /* of assembly, from its start to the pc; libgmp's have up to 4 KiB */
     FRAMES_MAX = 1 << 20, /* a frame pointer of callers is not farther up */
     CALL_MAX = 7,
+    PAGES = 8,
+    TOP_WORDS = 2, /* the return address, below the frame pointer that was just pushed */
 };
 
-enum call { CALL_NONE, CALL_UNKNOWN, CALL_KNOWN };
+/* How a word on the stack can be a return address to `pc`'s caller. */
+enum call {
+    CALL_NONE,    /* no call stands before it */
+    CALL_UNKNOWN, /* where that call goes cannot be told: by a register */
+    CALL_KNOWN,   /* it goes to *target */
+};
 
-/* Code or a pointer of a known object, which may be unmapped meanwhile. */
-READS_ANY_STACK static bool read_object(const struct stack_reader *reader, uintptr_t address,
-                                        void *data, size_t size)
+/* Reads code, and pointers of known objects, which may be unmapped meanwhile. */
+struct code_reader {
+    const struct module_list *list;
+    struct stack_reader *stack;
+    uintptr_t pages[PAGES]; /* that can be read, + 1, at their numbers modulo PAGES; 0: none */
+};
+
+static bool page_is_readable(struct code_reader *reader, uintptr_t address)
 {
-    const struct stack_copy *copy = stack_reader_copy(reader);
+    uintptr_t page = ALIGN_DOWN(address, (uintptr_t)PAGE_SIZE_MIN);
+    uintptr_t *known = &reader->pages[page / PAGE_SIZE_MIN % PAGES];
+    if (*known == page + 1)
+        return true;
+    if (!sys_readable(page))
+        return false;
+    *known = page + 1;
+    return true;
+}
+
+READS_ANY_STACK static bool read_object(struct code_reader *reader, uintptr_t address, void *data,
+                                        size_t size)
+{
+    const struct stack_copy *copy = stack_reader_copy(reader->stack);
     if (copy)
         return stack_copy_bytes(copy, address, data, size);
-    uintptr_t last = address + size - 1;
-    if (!sys_readable(address) ||
-        (address / PAGE_SIZE_MIN != last / PAGE_SIZE_MIN && !sys_readable(last)))
+    if (!page_is_readable(reader, address) || !page_is_readable(reader, address + size - 1))
         return false;
     /* Byte by byte: a sanitizer's memcpy would ask whose memory that is. */
     const volatile uint8_t *from = (const volatile uint8_t *)address;
@@ -55,7 +78,7 @@ static size_t indirect_length(uint8_t modrm, uint8_t sib)
 }
 
 /* Whether a call stands before `back`; where it goes, if that can be told. */
-static enum call decode_call(const struct stack_reader *reader, uintptr_t back, uintptr_t *target)
+static enum call decode_call(struct code_reader *reader, uintptr_t back, uintptr_t *target)
 {
     uint8_t code[CALL_MAX + 1] = {0}; /* one more, for an operand that is not there */
     size_t on_page = (back - 1) % PAGE_SIZE_MIN + 1;
@@ -80,10 +103,9 @@ static enum call decode_call(const struct stack_reader *reader, uintptr_t back, 
 }
 
 /* The same in code of a known object. */
-static enum call call_before(const struct module_list *list, const struct stack_reader *reader,
-                             uintptr_t back, uintptr_t *target)
+static enum call call_before(struct code_reader *reader, uintptr_t back, uintptr_t *target)
 {
-    const struct module *m = modules_find(list, back - 1);
+    const struct module *m = modules_find(reader->list, back - 1);
     if (!m || !m->object->code_readable || back - m->start < CALL_MAX)
         return CALL_NONE;
     return decode_call(reader, back, target);
@@ -98,50 +120,49 @@ static bool reaches(const struct module_list *list, uintptr_t target, uintptr_t 
     return m && pc < m->end && !cfi_covers(m->object, target - m->bias);
 }
 
-/* The same after jumps by a pointer in memory, as in linkers' stubs, where control is handed on. */
-static bool leads_to(const struct module_list *list, const struct stack_reader *reader,
-                     uintptr_t target, uintptr_t pc)
+/* The same after jumps by a pointer in memory, as in linkers' stubs, where control is handed on;
+ * *target becomes where it ends. */
+static bool leads_to(struct code_reader *reader, uintptr_t *target, uintptr_t pc)
 {
     static const uint8_t endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
     for (int jumps = 0; jumps <= JUMPS_MAX; jumps++) {
-        if (reaches(list, target, pc))
+        if (reaches(reader->list, *target, pc))
             return true;
         uint8_t code[12];
-        const struct module *m = modules_find(list, target);
-        if (!m || !m->object->code_readable || m->end - target < sizeof(code) ||
-            !read_object(reader, target, code, sizeof(code)))
+        const struct module *m = modules_find(reader->list, *target);
+        if (!m || !m->object->code_readable || m->end - *target < sizeof(code) ||
+            !read_object(reader, *target, code, sizeof(code)))
             return false;
         size_t at = memcmp(code, endbr64, sizeof(endbr64)) == 0 ? sizeof(endbr64) : 0;
         at += code[at] == 0xf2; /* bnd */
         if (code[at] != 0xff || code[at + 1] != 0x25)
             return false;
-        uintptr_t pointer = target + at + 6 + (uintptr_t)(intptr_t)displacement(code + at + 2);
-        if (!read_object(reader, pointer, &target, sizeof(target)))
+        uintptr_t pointer = *target + at + 6 + (uintptr_t)(intptr_t)displacement(code + at + 2);
+        if (!read_object(reader, pointer, target, sizeof(*target)))
             return false;
     }
     return false;
 }
 
 /* Whether a frame record of callers is at `fp`, all of whose frames lie above `slot`. */
-static bool is_frame_of_callers(const struct module_list *list, struct stack_reader *reader,
-                                uintptr_t fp, uintptr_t slot)
+static bool is_frame_of_callers(struct code_reader *reader, uintptr_t fp, uintptr_t slot)
 {
     uintptr_t back, target;
     return fp > slot && fp - slot < FRAMES_MAX && fp % sizeof(fp) == 0 &&
-           stack_read(reader, fp + sizeof(fp), &back) &&
-           call_before(list, reader, back, &target) != CALL_NONE;
+           stack_read(reader->stack, fp + sizeof(fp), &back) &&
+           call_before(reader, back, &target) != CALL_NONE;
 }
 
 /* The callers' frame pointer: unchanged, or among what was pushed. */
-static void find_frame_pointer(const struct module_list *list, struct stack_reader *reader,
-                               uintptr_t sp, uintptr_t slot, struct returned *caller)
+static void find_frame_pointer(struct code_reader *reader, uintptr_t sp, uintptr_t slot,
+                               struct returned *caller)
 {
     caller->fp_known = true;
-    if (slot == sp || is_frame_of_callers(list, reader, caller->fp, slot))
+    if (slot == sp || is_frame_of_callers(reader, caller->fp, slot))
         return;
     for (uintptr_t at = sp; at < slot; at += sizeof(at)) {
         uintptr_t word;
-        if (stack_read(reader, at, &word) && is_frame_of_callers(list, reader, word, slot)) {
+        if (stack_read(reader->stack, at, &word) && is_frame_of_callers(reader, word, slot)) {
             caller->fp = word;
             return;
         }
@@ -149,48 +170,76 @@ static void find_frame_pointer(const struct module_list *list, struct stack_read
     caller->fp_known = false;
 }
 
-bool return_scan(const struct module_list *list, struct stack_reader *reader, uintptr_t pc,
+/* Of `words` from the stack pointer on the return address whose call went to the last function
+ * that begins at or before `pc`, and behind `after`: old ones are of calls to any. Its place, or
+ * 0. */
+static uintptr_t find_slot(struct code_reader *reader, uintptr_t sp, size_t words, uintptr_t pc,
+                           uintptr_t after)
+{
+    uintptr_t found = 0;
+    for (size_t i = 0; i < words; i++) {
+        uintptr_t back, target = 0, slot = sp + i * sizeof(back);
+        if (!stack_read(reader->stack, slot, &back))
+            break;
+        if (call_before(reader, back, &target) == CALL_KNOWN && leads_to(reader, &target, pc) &&
+            target > after) {
+            found = slot;
+            after = target;
+        }
+    }
+    return found;
+}
+
+static bool return_by_slot(struct code_reader *reader, uintptr_t slot, struct returned *caller)
+{
+    uintptr_t sp = caller->sp;
+    if (!slot || !stack_read(reader->stack, slot, &caller->pc))
+        return false;
+    caller->sp = slot + sizeof(slot);
+    find_frame_pointer(reader, sp, slot, caller);
+    return true;
+}
+
+bool return_scan(const struct module_list *list, struct stack_reader *stack, uintptr_t pc,
                  bool innermost, struct returned *caller)
 {
+    struct code_reader reader = {.list = list, .stack = stack};
     const uintptr_t sp = caller->sp;
-    bool top_is_behind_call = false;
-    const struct module *m = modules_find(list, pc);
-    /* Where nothing has rules (Go), frames are large, with old return addresses in them, and calls
-     * to the functions before this one are many: only the top is looked at. */
-    uintptr_t size = (m && m->object->fde_count ? WORDS_MAX : 1) * sizeof(size);
-    for (uintptr_t slot = sp; slot - sp < size; slot += sizeof(slot)) {
-        uintptr_t back, target = 0;
-        if (!stack_read(reader, slot, &back))
-            break;
-        enum call call = call_before(list, reader, back, &target);
-        if (slot == sp)
-            top_is_behind_call = call != CALL_NONE;
-        if (call != CALL_KNOWN || !leads_to(list, reader, target, pc))
-            continue;
-        caller->pc = back;
-        caller->sp = slot + sizeof(slot);
-        find_frame_pointer(list, reader, sp, slot, caller);
+    if (return_by_slot(&reader, find_slot(&reader, sp, WORDS_MAX, pc, 0), caller))
         return true;
-    }
-    if (!innermost || !top_is_behind_call)
+    uintptr_t target;
+    if (!innermost || !stack_read(stack, sp, &caller->pc) ||
+        call_before(&reader, caller->pc, &target) == CALL_NONE)
         return false;
     caller->fp_known = true;
     caller->sp = sp + sizeof(sp);
-    return stack_read(reader, sp, &caller->pc);
+    return true;
 }
 
-bool return_is_possible(const struct module_list *list, const struct stack_reader *reader,
-                        uintptr_t back, uintptr_t pc)
+bool return_on_top(const struct module_list *list, struct stack_reader *stack, uintptr_t pc,
+                   uintptr_t back, struct returned *caller)
 {
-    uintptr_t target;
-    enum call call = call_before(list, reader, back, &target);
-    return call == CALL_UNKNOWN || (call == CALL_KNOWN && leads_to(list, reader, target, pc));
+    struct code_reader reader = {.list = list, .stack = stack};
+    uintptr_t target = 0;
+    if (call_before(&reader, back, &target) == CALL_NONE || !leads_to(&reader, &target, pc))
+        target = 0;
+    return return_by_slot(&reader, find_slot(&reader, caller->sp, TOP_WORDS, pc, target), caller);
 }
 
-bool return_is_behind_call(const struct stack_reader *reader, uintptr_t back)
+bool return_is_possible(const struct module_list *list, struct stack_reader *stack, uintptr_t back,
+                        uintptr_t pc)
 {
+    struct code_reader reader = {.list = list, .stack = stack};
     uintptr_t target;
-    return decode_call(reader, back, &target) != CALL_NONE;
+    enum call call = call_before(&reader, back, &target);
+    return call == CALL_UNKNOWN || (call == CALL_KNOWN && leads_to(&reader, &target, pc));
+}
+
+bool return_is_behind_call(struct stack_reader *stack, uintptr_t back)
+{
+    struct code_reader reader = {.stack = stack};
+    uintptr_t target;
+    return decode_call(&reader, back, &target) != CALL_NONE;
 }
 
 #else
@@ -203,14 +252,21 @@ bool return_scan(const struct module_list *list, struct stack_reader *reader, ui
     return false;
 }
 
-bool return_is_possible(const struct module_list *list, const struct stack_reader *reader,
-                        uintptr_t back, uintptr_t pc)
+bool return_on_top(const struct module_list *list, struct stack_reader *reader, uintptr_t pc,
+                   uintptr_t back, struct returned *caller)
+{
+    (void)list, (void)reader, (void)pc, (void)back, (void)caller;
+    return false;
+}
+
+bool return_is_possible(const struct module_list *list, struct stack_reader *reader, uintptr_t back,
+                        uintptr_t pc)
 {
     (void)reader, (void)pc;
     return modules_find(list, back - 1) != NULL;
 }
 
-bool return_is_behind_call(const struct stack_reader *reader, uintptr_t back)
+bool return_is_behind_call(struct stack_reader *reader, uintptr_t back)
 {
     return stack_reader_can_read(reader, back - 1);
 }

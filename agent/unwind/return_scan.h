@@ -4,8 +4,13 @@
  * more, and rbp is still its caller's or holds data: a frame record would lead past the caller. So
  * the words from the stack pointer on are looked at: a return address stands behind a call, and
  * that call led here: at once, or by a linker's stub or a pointer in memory, which are followed.
- * Where the call cannot be followed (by a register, or to a function that jumped here as its last
- * act), the word on top of the stack is believed, if it is behind any call.
+ * Of several the one counts whose call went to the nearest function before. Where the call cannot
+ * be followed (by a register, or to a function that jumped here as its last act), the word on top
+ * of the stack is believed, if it is behind any call.
+ *
+ * Objects that have no tables for most of their code (compiled without, Go) are another case: what
+ * lies on the stack there is full of old return addresses, and frame pointers are likely. There a
+ * frame record comes first (walk_guess.c).
  *
  * Owns: nothing. Context: any, inside a walk. Locks: none. */
 #ifndef LIBAGENT_RETURN_SCAN_H
@@ -20,14 +25,20 @@ struct returned {
 };
 
 /* `pc` is in a known object, but no FDE covers it; *caller has stack pointer and frame pointer
- * there. `innermost`: it called nobody, so that the word on top may be what it returns to. */
+ * there. `innermost`: it called nobody, so that the word on top may be what it returns to. False:
+ * *caller is of no use. */
 bool return_scan(const struct module_list *list, struct stack_reader *reader, uintptr_t pc,
                  bool innermost, struct returned *caller);
+/* The same of an interrupted `pc` by the words on top alone, for a function that has not made its
+ * frame record yet, or has left it: is one of them a better return address than `back`, by the
+ * record that the frame pointer is at? */
+bool return_on_top(const struct module_list *list, struct stack_reader *reader, uintptr_t pc,
+                   uintptr_t back, struct returned *caller);
 /* Whether such code at `pc` can return to `back`: that is behind a call, which is not known to have
  * led elsewhere. */
-bool return_is_possible(const struct module_list *list, const struct stack_reader *reader,
-                        uintptr_t back, uintptr_t pc);
+bool return_is_possible(const struct module_list *list, struct stack_reader *reader, uintptr_t back,
+                        uintptr_t pc);
 /* Whether memory at `back`, which is in no known object, can be read, and is code behind a call. */
-bool return_is_behind_call(const struct stack_reader *reader, uintptr_t back);
+bool return_is_behind_call(struct stack_reader *reader, uintptr_t back);
 
 #endif

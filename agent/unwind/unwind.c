@@ -216,12 +216,16 @@ static inline enum step walk_simple_frames(struct walk *w)
 static enum step walk_frames(struct walk *w)
 {
     uintptr_t *r = w->regs->r;
+    bool callee_is_unknown = false;
     for (;;) {
         bool fp_known = w->valid >> UNWIND_FP & 1;
         if (!w->full && !w->exact && !w->innermost && fp_known && w->valid >> UNWIND_SP & 1) {
+            uint32_t before = w->count;
             enum step step = walk_simple_frames(w);
             if (step != STEP_CALLER)
                 return step;
+            if (w->count != before)
+                callee_is_unknown = false;
         }
         uintptr_t pc = r[UNWIND_PC] - !w->exact;
         uint64_t rule = walk_rule(w, pc);
@@ -230,14 +234,17 @@ static enum step walk_frames(struct walk *w)
             kind >= RULE_NO_FDE && arch_is_signal_return(&w->reader, r[UNWIND_PC], w->exact);
         if (unlikely(kind == RULE_UNKNOWN && !signal_return)) {
             /* Not known to be code: at least memory, behind a call, and not the stack, or it is
-             * rubbish off a broken stack. */
-            if (!w->innermost && (pc - w->reader.low < w->reader.high - w->reader.low ||
-                                  !(w->exact ? stack_reader_can_read(&w->reader, pc)
-                                             : return_is_behind_call(&w->reader, pc + 1))))
+             * rubbish off a broken stack. Interpreters that are made code push where they go on,
+             * which no call precedes (HotSpot's): among frame records that is not asked. */
+            if (!w->innermost &&
+                (pc - w->reader.low < w->reader.high - w->reader.low ||
+                 !(w->exact || callee_is_unknown ? stack_reader_can_read(&w->reader, pc)
+                                                 : return_is_behind_call(&w->reader, pc + 1))))
                 return STEP_STOP;
         } else {
             w->known_count = 0;
         }
+        callee_is_unknown = kind == RULE_UNKNOWN;
         if (!record(w, pc, rule))
             return STEP_STOP;
         uintptr_t sp = r[UNWIND_SP];

@@ -13,19 +13,33 @@ static enum step go_to(struct walk *w, uintptr_t sp, uintptr_t fp, uintptr_t pc)
     return STEP_CALLER;
 }
 
-/* By a frame record; STEP_STOP when the frame pointer is at none. */
-static enum step step_by_record(struct walk *w, enum rule_kind kind, uintptr_t fp, uintptr_t at)
+static enum step go_to_returned(struct walk *w, const struct returned *caller)
+{
+    go_to(w, caller->sp, caller->fp, caller->pc);
+    if (!caller->fp_known)
+        w->valid &= ~(1ull << UNWIND_FP);
+    return STEP_CALLER;
+}
+
+/* By a frame record; STEP_STOP when the frame pointer is at none. `checked`: its return address
+ * must be one of the code at `at`. */
+static enum step step_by_record(struct walk *w, enum rule_kind kind, uintptr_t fp, uintptr_t at,
+                                bool checked)
 {
     uintptr_t sp = w->regs->r[UNWIND_SP], caller_fp, pc;
     if (fp % sizeof(fp) != 0 || fp < sp || !stack_read(&w->reader, fp, &caller_fp) ||
         !stack_read(&w->reader, fp + sizeof(fp), &pc))
         return STEP_STOP;
     pc = arch_return_address(pc);
-    bool known = pc && (kind == RULE_UNKNOWN ? modules_find(w->list, pc - 1) != NULL
-                                             : return_is_possible(w->list, &w->reader, pc, at));
+    bool known = pc && (checked ? return_is_possible(w->list, &w->reader, pc, at)
+                                : modules_find(w->list, pc - 1) != NULL);
     bool outermost = !pc && !caller_fp;
     if (!known && !outermost && (kind != RULE_UNKNOWN || !pc))
         return STEP_STOP;
+    struct returned top = {.sp = sp, .fp = fp};
+    if (kind == RULE_NO_FDE && !checked && w->exact &&
+        return_on_top(w->list, &w->reader, at, pc, &top))
+        return go_to_returned(w, &top);
     if (!known && !outermost && !w->known_count)
         w->known_count = w->count;
     go_to(w, fp + 2 * sizeof(fp), caller_fp, pc);
@@ -60,10 +74,17 @@ static enum step step_by_leaf(struct walk *w)
     return go_to(w, sp, w->regs->r[UNWIND_FP], pc);
 }
 
-/* In a known object by the return address that the stack shows (return_scan); else by a frame
- * record that the frame pointer points at, or, where the innermost code may have none, by the word
- * on top of the stack or the link register. Each must lead into known code; only from unknown code
- * a chain may go on through unknown code, and must come to known code in the end. */
+static bool is_among_code_without_rules(const struct walk *w, uintptr_t pc)
+{
+    const struct module *module = modules_find(w->list, pc);
+    return module && module->object->has_few_frames;
+}
+
+/* In a known object by the return address that the stack shows (return_scan), and by a frame record
+ * that the frame pointer points at: the latter first where code without rules is what the object
+ * has. Or, where the innermost code may have no record, by the word on top of the stack or the link
+ * register. Each must lead into known code; only from unknown code a chain may go on through
+ * unknown code, and must come to known code in the end. */
 enum step walk_guess(struct walk *w, enum rule_kind kind, uintptr_t pc)
 {
     bool fp_known = w->valid >> UNWIND_FP & 1;
@@ -71,15 +92,16 @@ enum step walk_guess(struct walk *w, enum rule_kind kind, uintptr_t pc)
     bool may_be_leaf = w->innermost || (ARCH_HAS_LINK && w->exact);
     if (ARCH_HAS_LINK && may_be_leaf && step_by_leaf(w) == STEP_CALLER)
         return STEP_CALLER;
+    bool record_first = kind == RULE_UNKNOWN || is_among_code_without_rules(w, pc);
+    if (record_first && step_by_record(w, kind, fp, pc, false) == STEP_CALLER)
+        return STEP_CALLER;
     struct returned caller = {.sp = w->regs->r[UNWIND_SP], .fp = fp};
     if (kind == RULE_NO_FDE &&
         return_scan(w->list, &w->reader, pc, w->innermost || w->exact, &caller)) {
-        go_to(w, caller.sp, caller.fp, caller.pc);
-        if (!caller.fp_known || (!fp_known && !caller.fp))
-            w->valid &= ~(1ull << UNWIND_FP);
-        return STEP_CALLER;
+        caller.fp_known = caller.fp_known && (fp_known || caller.fp);
+        return go_to_returned(w, &caller);
     }
-    if (step_by_record(w, kind, fp, pc) == STEP_CALLER)
+    if (!record_first && step_by_record(w, kind, fp, pc, true) == STEP_CALLER)
         return STEP_CALLER;
     if (may_be_leaf)
         return ARCH_HAS_LINK || kind == RULE_NO_FDE ? STEP_STOP : step_by_leaf(w);

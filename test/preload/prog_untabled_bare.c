@@ -1,2 +1,2 @@
-/* CFLAGS: -O2 -fno-asynchronous-unwind-tables -fomit-frame-pointer */
+/* CFLAGS: -O2 -g0 -fno-asynchronous-unwind-tables -fomit-frame-pointer */
 #include "test/preload/untabled.h"

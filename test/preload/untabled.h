@@ -1,6 +1,6 @@
-/* untabled.h: a program whose functions have no call frame information, and leave old return
- * addresses on the stack: logger's lie in store's table. Allocates and computes in store, which
- * request calls, which server calls. */
+/* untabled.h: a program whose functions have no call frame information (not in .debug_frame either,
+ * so -g0), and leave old return addresses on the stack: logger's lie in store's table. Allocates
+ * and computes in store, which request calls, which server calls. */
 #include <stdlib.h>
 
 #include "test/preload/program.h"
@@ -28,8 +28,9 @@ SITE void store(int n)
 {
     volatile char table[400];
     table[0] = (char)n;
-    kept = malloc(SIZE);
-    free(kept);
+    void *block = malloc(SIZE);
+    kept = block;
+    free(block);
     tick(300);
     sum += (uint64_t)table[0];
 }

@@ -230,8 +230,8 @@ static int start(char **argv, char *const *environment, const char *program)
     thread_begin(thread_attach((uintptr_t)argv, 0));
     if (with_alloc)
         alloc_start(options.alloc_interval, scheduler != NULL);
-    log_info("profiling %s, pid %d:%s%s", program, sys_pid(), scheduler ? " cpu" : "",
-             with_alloc ? " alloc" : "");
+    log_info("profiling %s, pid %d:%s%s, stacks by %s", program, sys_pid(), scheduler ? " cpu" : "",
+             with_alloc ? " alloc" : "", unwinder->name);
     return 0;
 }
 

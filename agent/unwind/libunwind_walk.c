@@ -311,7 +311,8 @@ static int libunwind_start(void)
 {
     int error = find_functions();
     if (error) {
-        log_warn("libunwind-" LIBUNWIND_TARGET ".so.8 is not installed: stacks are walked by cfi");
+        log_warn("LIBAGENT_UNWINDER=libunwind: libunwind-" LIBUNWIND_TARGET
+                 ".so.8 is not installed (Debian: libunwind8): stacks are walked by cfi");
         return error;
     }
     error = make_places();
@@ -320,8 +321,11 @@ static int libunwind_start(void)
         (void)!modules_rescan();
         error = test_self();
     }
-    if (error)
-        log_warn("this version of libunwind cannot be used (error %d): stacks are walked by cfi",
+    if (error == -EPROTO)
+        log_warn("LIBAGENT_UNWINDER=libunwind: this version of libunwind cannot be used, its walk "
+                 "differs from the agent's own: stacks are walked by cfi");
+    else if (error)
+        log_warn("LIBAGENT_UNWINDER=libunwind cannot be used (error %d): stacks are walked by cfi",
                  -error);
     return error;
 }

@@ -164,8 +164,11 @@ START_TEST(test_libunwind_is_not_there)
                           .environment = (const char *[]){"LIBAGENT_UNWINDER=libunwind",
                                                           "LIBAGENT_FREQUENCY=250", search, NULL}});
     run_expect_success(&run);
-    ck_assert_str_eq(run.err, "libagent: warn: libunwind-x86_64.so.8 is not installed: stacks "
-                              "are walked by cfi\n");
+    ck_assert_str_eq(
+        run.err,
+        "libagent: warn: LIBAGENT_UNWINDER=libunwind: libunwind-x86_64.so.8 is not installed "
+        "(Debian: libunwind8): stacks "
+        "are walked by cfi\n");
     ck_assert_ptr_nonnull(strstr(run.out, "error none\ncaught 1\n"));
     ck_assert_ptr_nonnull(strstr(run.out, "libunwind absent\n"));
     profile_load(&profile, run.profiles, "cpu", run.pid);

@@ -250,6 +250,25 @@ START_TEST(return_addresses_anywhere)
 }
 END_TEST
 
+/* The program may have taken away pages of its own stack that it has left, and a damaged frame
+ * pointer may point there. */
+START_TEST(pages_below_the_stack_pointer_may_be_gone)
+{
+    start();
+    char *stack = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(stack, MAP_FAILED);
+    ck_assert_int_eq(mprotect(stack, PAGE, PROT_NONE), 0);
+    test_home = (struct unwind_stack){(uintptr_t)stack, (uintptr_t)stack + 4 * PAGE};
+    const uintptr_t gone = test_home.low + 64, in_use = test_home.low + 2 * PAGE;
+    ck_assert_uint_eq(walk(in_use, gone), 1);
+    ck_assert_uint_le(probes, 1);
+    /* From an alternate stack. */
+    ck_assert_uint_eq(walk((uintptr_t)words, gone), 1);
+    ck_assert_uint_le(probes, 1);
+    munmap(stack, 4 * PAGE);
+}
+END_TEST
+
 /* ---- A stack that another thread takes away ---- */
 
 static struct {
@@ -322,6 +341,7 @@ Suite *suite(void)
     tcase_add_test(t, probes_are_bounded);
     tcase_add_test(t, stack_pointers_anywhere);
     tcase_add_test(t, return_addresses_anywhere);
+    tcase_add_test(t, pages_below_the_stack_pointer_may_be_gone);
     tcase_add_test(t, a_stack_that_goes_away_while_it_is_walked);
     suite_add_tcase(s, t);
     return s;

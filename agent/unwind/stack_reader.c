@@ -11,6 +11,8 @@ enum {
     COPIES_MAX = 256,
     /* Frames up to this size are walked over page by page, so that the range stays whole. */
     GAP_MAX = 256 << 10,
+    /* Below the stack pointer, where a leaf may keep registers. */
+    RED_ZONE = 128,
 };
 
 static void set_range(struct stack_reader *reader, uintptr_t low, uintptr_t high)
@@ -26,8 +28,9 @@ void stack_reader_start(struct stack_reader *reader, struct unwind_stack *home, 
     *reader = (struct stack_reader){.home = home, .calls_left = PROBES_MAX};
     if (copied_stack(home))
         reader->calls_left = COPIES_MAX;
+    /* What is below is not in use, and its pages may be gone. */
     if (sp >= home->low && sp < home->high)
-        set_range(reader, home->low, home->high);
+        set_range(reader, MAX_OF(home->low, sp - MIN_OF(sp, (uintptr_t)RED_ZONE)), home->high);
 }
 
 /* Bytes copied, or a negative errno; fewer where the memory ends. */
@@ -112,7 +115,10 @@ READS_ANY_STACK struct stack_value stack_read_slow(struct stack_reader *reader, 
     if (!adjoins(reader, address) || !probe(reader, high, last, &high)) {
         low = high = ALIGN_DOWN(address, (uintptr_t)PAGE_SIZE_MIN);
         if (address >= home->low && last < home->high) {
-            low = home->low;
+            /* Once asked, as it may be below what is in use. */
+            if (!reader->calls_left || !sys_readable(address))
+                return bad;
+            reader->calls_left--;
             high = home->high;
         } else if (!probe(reader, low, last, &high)) {
             return bad;

@@ -60,6 +60,75 @@ START_TEST(a_rescan_does_not_wait_for_a_lock_that_is_held)
 }
 END_TEST
 
+static uint32_t counted;
+
+static int count_object(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)info;
+    (void)size;
+    (void)data;
+    __atomic_fetch_add(&counted, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+static void *walk_once(void *unused)
+{
+    (void)unused;
+    dl_iterate_phdr(count_object, NULL);
+    return NULL;
+}
+
+/* What we hold, dl_iterate_phdr of this thread takes again, and others wait for. */
+START_TEST(the_lock_is_taken_and_given)
+{
+    bool taken, again;
+    pthread_t walker = start();
+    ck_assert(!loader_lock_try(&taken));
+    ck_assert(!taken);
+    sem_post(&leave);
+    pthread_join(walker, NULL);
+    for (int i = 0; i < 20; i++) {
+        __atomic_store_n(&counted, 0, __ATOMIC_RELAXED);
+        ck_assert(loader_lock_try(&taken));
+        ck_assert(taken && loader_lock_is_free() && !loader_lock_is_unheld());
+        ck_assert_int_eq(pthread_create(&walker, NULL, walk_once, NULL), 0);
+        usleep(1000);
+        ck_assert_uint_eq(__atomic_load_n(&counted, __ATOMIC_RELAXED), 0);
+        ck_assert(loader_lock_try(&again));
+        ck_assert(!again);
+        ck_assert_int_eq(modules_rescan(), 0);
+        loader_lock_give(again);
+        ck_assert(!loader_lock_is_unheld());
+        loader_lock_give(taken);
+        pthread_join(walker, NULL);
+        ck_assert_uint_gt(counted, 0);
+        ck_assert(loader_lock_is_unheld());
+    }
+    loader_lock_forget();
+    ck_assert(loader_lock_try(&taken));
+    ck_assert(!taken);
+}
+END_TEST
+
+/* Whoever takes the lock between a look and the call would be waited for. */
+static bool is_rescan;
+
+static int hold_in_rescan(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data)
+{
+    ck_assert(!is_rescan || (!loader_lock_is_unheld() && loader_lock_is_free()));
+    return dl_iterate_phdr(callback, data);
+}
+
+START_TEST(a_rescan_has_the_lock_when_it_asks)
+{
+    ck_assert_int_eq(modules_start(hold_in_rescan), 0);
+    ck_assert(loader_lock_is_known());
+    is_rescan = true;
+    ck_assert_int_eq(modules_rescan(), 0);
+    ck_assert(loader_lock_is_unheld());
+}
+END_TEST
+
 /* In the child it stays held; there is no other thread that could give it back. */
 START_TEST(a_child_with_a_held_lock_refuses)
 {
@@ -111,6 +180,8 @@ Suite *suite(void)
     Suite *suite = suite_create("loader_lock");
     TCase *tcase = tcase_create("loader_lock");
     tcase_add_test(tcase, a_rescan_does_not_wait_for_a_lock_that_is_held);
+    tcase_add_test(tcase, the_lock_is_taken_and_given);
+    tcase_add_test(tcase, a_rescan_has_the_lock_when_it_asks);
     tcase_add_test(tcase, a_child_with_a_held_lock_refuses);
     tcase_add_test(tcase, what_is_not_held_inside_a_callback_is_not_it);
     suite_add_tcase(suite, tcase);

@@ -5,7 +5,7 @@
 #include "agent/base/compiler.h"
 #include "agent/base/sys.h"
 
-static const pthread_mutex_t *lock;
+static pthread_mutex_t *lock;
 
 static bool is_held_once(const pthread_mutex_t *mutex, int tid)
 {
@@ -17,7 +17,7 @@ static void search(const char *start, const char *end, uint32_t *found)
 {
     int tid = sys_tid();
     for (; start + sizeof(pthread_mutex_t) <= end; start += sizeof(uintptr_t)) {
-        const pthread_mutex_t *mutex = (const void *)start;
+        pthread_mutex_t *mutex = (pthread_mutex_t *)(uintptr_t)start;
         if (is_held_once(mutex, tid)) {
             lock = mutex;
             ++*found;
@@ -54,6 +54,34 @@ bool loader_lock_is_free(void)
 {
     return !lock || load_relaxed(&lock->__data.__lock) == 0 ||
            load_relaxed(&lock->__data.__owner) == sys_tid();
+}
+
+bool loader_lock_try(bool *taken)
+{
+    *taken = false;
+    if (!lock || load_relaxed(&lock->__data.__owner) == sys_tid())
+        return true;
+    int unheld = 0;
+    if (!__atomic_compare_exchange_n(&lock->__data.__lock, &unheld, 1, false, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_RELAXED))
+        return false;
+    lock->__data.__count = 1;
+    store_relaxed(&lock->__data.__owner, sys_tid());
+    lock->__data.__nusers++;
+    *taken = true;
+    return true;
+}
+
+void loader_lock_give(bool taken)
+{
+    if (!taken)
+        return;
+    lock->__data.__count = 0;
+    store_relaxed(&lock->__data.__owner, 0);
+    lock->__data.__nusers--;
+    /* 2 says that somebody may wait. */
+    if (__atomic_exchange_n(&lock->__data.__lock, 0, __ATOMIC_RELEASE) > 1)
+        sys_futex_wake((uint32_t *)(void *)&lock->__data.__lock, 1);
 }
 
 bool loader_lock_is_unheld(void)

@@ -328,8 +328,8 @@ int modules_start(modules_iterate_fn iterate)
     return error;
 }
 
-/* Takes LOCK_MODULES while the loader's lock is free. */
-static int lock_both_until(uint64_t deadline_ns)
+/* Takes LOCK_MODULES and the loader's lock. */
+static int lock_both_until(uint64_t deadline_ns, bool *loader_taken)
 {
     static const struct timespec pause = {0, 100000};
     for (;;) {
@@ -339,7 +339,7 @@ static int lock_both_until(uint64_t deadline_ns)
             sys_call2(SYS_nanosleep, &pause, NULL);
         }
         int error = lock_acquire_until(&modules_lock, deadline_ns);
-        if (error || loader_lock_is_free())
+        if (error || loader_lock_try(loader_taken))
             return error;
         lock_release(&modules_lock);
     }
@@ -356,12 +356,14 @@ int modules_rescan_within(uint64_t wait_ns)
         return -EINVAL;
     if (load_relaxed(&loader_distrusted))
         return -EAGAIN;
-    int error = lock_both_until(clock_monotonic_ns() + wait_ns);
+    bool loader_taken;
+    int error = lock_both_until(clock_monotonic_ns() + wait_ns, &loader_taken);
     if (error) {
         store_relaxed(&modules_stale, 1);
         return error;
     }
     error = scan_and_publish(NULL);
+    loader_lock_give(loader_taken);
     lock_release(&modules_lock);
     return error;
 }

@@ -392,6 +392,103 @@ START_TEST(a_replaced_file_is_not_believed)
 }
 END_TEST
 
+/* ---- Files that are replaced ---- */
+
+static char source[4096], place[64], moved[80];
+
+static void remove_files(void)
+{
+    unlink(place);
+    unlink(moved);
+}
+
+static void copy_source(void)
+{
+    static uint8_t block[65536];
+    FILE *from = fopen(source, "r"), *to = fopen(place, "w");
+    ck_assert(from && to);
+    for (size_t size; (size = fread(block, 1, sizeof(block), from)) > 0;)
+        ck_assert_uint_eq(fwrite(block, 1, size, to), size);
+    fclose(from);
+    fclose(to);
+}
+
+static void load_place(void)
+{
+    library = place;
+    handle = dlopen(place, RTLD_NOW);
+    ck_assert_ptr_nonnull(handle);
+    ck_assert_int_eq(dl_iterate_phdr(find_code, NULL), 1);
+}
+
+static void unload(void)
+{
+    dlclose(handle);
+    ck_assert_int_eq(modules_rescan(), 0);
+}
+
+/* A copy of a library, at a place of ours. */
+static void start_with_copy(void)
+{
+    (void)snprintf(place, sizeof(place), "/tmp/check_modules.%d.so", (int)getpid());
+    (void)snprintf(moved, sizeof(moved), "%s.old", place);
+    atexit(remove_files);
+    ck_assert_int_eq(modules_start(dl_iterate_phdr), 0);
+    load();
+    ck_assert_int_eq(modules_rescan(), 0);
+    strcpy(source, object_at(code)->path);
+    unload();
+    copy_source();
+}
+
+/* The file that the tables of a closed object are mapped from is cut short, which hurts nobody, and
+ * the object comes back in another file. */
+START_TEST(tables_of_a_file_that_was_replaced_are_not_read)
+{
+    start_with_copy();
+    load_place();
+    ck_assert_int_eq(modules_rescan(), 0);
+    const struct object *first = object_at(code), *second = NULL;
+    ck_assert_uint_ne(first->inode, 0);
+    unload();
+    uint32_t known = registry_count();
+    ck_assert_int_eq(rename(place, moved), 0);
+    ck_assert_int_eq(truncate(moved, 0), 0);
+    for (int i = 0; i < 3; i++) {
+        copy_source();
+        load_place();
+        ck_assert_int_eq(modules_rescan(), 0);
+        ck_assert_ptr_ne(object_at(code), first);
+        /* A copy, which serves from then on. */
+        ck_assert(!second || object_at(code) == second);
+        second = object_at(code);
+        check_library(second);
+        check_rows(second);
+        unload();
+        ck_assert_int_eq(unlink(place), 0);
+    }
+    ck_assert_uint_eq(registry_count(), known + 1);
+}
+END_TEST
+
+/* Nobody writes to it: an open that waits for a writer would not end. */
+START_TEST(a_pipe_where_the_file_was_is_not_waited_for)
+{
+    start_with_copy();
+    load_place();
+    ck_assert_int_eq(unlink(place), 0);
+    ck_assert_int_eq(mkfifo(place, 0600), 0);
+    ck_assert_int_eq(modules_rescan(), 0);
+    const struct object *object = object_at(code);
+    ck_assert_uint_eq(object->inode, 0);
+    check_library(object);
+    modules_note_miss(object);
+    ck_assert_int_eq(modules_rescan(), 0);
+    ck_assert(object->frames_complete);
+    unload();
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *s = suite_create("modules");
@@ -405,6 +502,8 @@ Suite *suite(void)
     tcase_add_loop_test(t, tables_are_copied_where_the_file_fails, 0, 4);
     tcase_add_test(t, without_memory_for_a_copy_there_are_no_rows);
     tcase_add_test(t, a_replaced_file_is_not_believed);
+    tcase_add_test(t, tables_of_a_file_that_was_replaced_are_not_read);
+    tcase_add_test(t, a_pipe_where_the_file_was_is_not_waited_for);
     tcase_add_test(t, a_child_asks_the_loader_when_it_has_loaded);
     suite_add_tcase(s, t);
     return s;

@@ -140,7 +140,9 @@ static int complete_debug_frame(const struct elf_image *image, int fd, const str
 /* An open file of the object that is certainly the one that was loaded, or a negative number. */
 static int open_file(const struct elf_image *image, const struct object *object, uint64_t *size)
 {
-    int fd = sys_open(object->is_main ? "/proc/self/exe" : object->path, O_RDONLY, 0);
+    /* O_NONBLOCK: a pipe may have that name by now. */
+    int fd = sys_open(object->is_main ? "/proc/self/exe" : object->path,
+                      O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
     if (fd < 0)
         return fd;
     struct stat status;

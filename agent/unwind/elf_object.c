@@ -368,7 +368,8 @@ static int map_tables(const struct elf_image *image, int fd, uint64_t file_size,
 
 int elf_tables_from_file(const struct elf_image *image, const char *path, struct object *object)
 {
-    int fd = sys_open(path, O_RDONLY, 0);
+    /* O_NONBLOCK: a pipe may have that name by now. */
+    int fd = sys_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
     if (fd < 0)
         return fd;
     struct stat status;
@@ -385,6 +386,13 @@ int elf_tables_from_file(const struct elf_image *image, const char *path, struct
     }
     sys_close(fd);
     return error;
+}
+
+bool elf_tables_are_of_file(const struct object *object, const char *path)
+{
+    struct stat status;
+    return !object->inode || (sys_call4(SYS_newfstatat, AT_FDCWD, path, &status, 0) == 0 &&
+                              status.st_dev == object->device && status.st_ino == object->inode);
 }
 
 int elf_tables_copied(const struct elf_image *image, struct object *object)

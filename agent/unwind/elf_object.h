@@ -49,7 +49,9 @@ void elf_tables_in_place(const struct elf_image *image, struct object *object);
  * id, or, without one, the same tables. Also sets device and inode. 0 or a negative errno. */
 int elf_tables_from_file(const struct elf_image *image, const char *path,
                          struct object *object) MUST_USE;
-/* The same as a copy in memory of ours. 0 or a negative errno. */
+/* False when the tables are mapped from a file that `path` does not lead to any more. */
+bool elf_tables_are_of_file(const struct object *object, const char *path);
+/* The tables as a copy in memory of ours. 0 or a negative errno. */
 int elf_tables_copied(const struct elf_image *image, struct object *object) MUST_USE;
 /* True when the tables of `object`, wherever they are, are those of the image. */
 bool elf_tables_equal(const struct elf_image *image, const struct object *object);

@@ -113,7 +113,20 @@ static struct object *main_program(const struct elf_image *image, struct module_
     size_t room = list->capacity * sizeof(struct module);
     long length = sys_readlink("/proc/self/exe", path, room - 1);
     path[length > 0 ? length : 0] = 0;
-    return registry_object(image, path, OBJECT_MAIN, true);
+    return registry_object(image, path, OBJECT_MAIN, true, NULL);
+}
+
+/* What stood at the image's address at the last scan. */
+static const struct object *listed_object(const struct elf_image *image)
+{
+    for (uint32_t i = 0; modules_list && i < image->header_count; i++) {
+        const ElfW(Phdr) *h = &image->headers[i];
+        if (h->p_type != PT_LOAD || !(h->p_flags & PF_X) || !h->p_memsz)
+            continue;
+        const struct module *m = modules_find(modules_list, image->bias + h->p_vaddr);
+        return m && m->bias == image->bias ? m->object : NULL;
+    }
+    return NULL;
 }
 
 static int see_object(struct dl_phdr_info *info, size_t size, void *data)
@@ -151,8 +164,9 @@ static int see_object(struct dl_phdr_info *info, size_t size, void *data)
             state.main_object = main_program(&image, scan->list);
         object = state.main_object;
     } else {
-        object = registry_object(&image, is_vdso ? "[vdso]" : path,
-                                 is_vdso ? OBJECT_VDSO : OBJECT_PLAIN, pinned);
+        object =
+            registry_object(&image, is_vdso ? "[vdso]" : path, is_vdso ? OBJECT_VDSO : OBJECT_PLAIN,
+                            pinned, listed_object(&image));
     }
     if (!object)
         return 0;

@@ -41,24 +41,36 @@ static bool is_system_name(const char *path)
     return false;
 }
 
-static bool is_same(const struct registered *r, const struct elf_image *image, const char *path)
+/* Whether the path and what a build id tells are those of the image. */
+static bool may_be(const struct registered *r, const struct elf_image *image, const char *path)
 {
-    if (r->identity != image->identity || strcmp(r->path, path) != 0 ||
-        r->object.build_id_size != image->build_id_size)
-        return false;
+    return r->identity == image->identity && strcmp(r->path, path) == 0 &&
+           r->object.build_id_size == image->build_id_size &&
+           (!image->build_id_size ||
+            memcmp(r->object.build_id, image->build_id, image->build_id_size) == 0);
+}
+
+static bool has_same_tables(const struct registered *r, const struct elf_image *image)
+{
     if (image->build_id_size)
-        return memcmp(r->object.build_id, image->build_id, image->build_id_size) == 0;
+        return true;
     return elf_tables_equal(image, &r->object) &&
            (!r->object.debug_frame || r->object.debug_frame->code_hash == elf_code_hash(image));
 }
 
 struct object *registry_object(const struct elf_image *image, const char *path,
-                               enum object_role role, bool pinned)
+                               enum object_role role, bool pinned, const struct object *listed)
 {
     struct registered **bucket = &registry.buckets[image->identity % REGISTRY_BUCKETS];
-    for (struct registered *r = *bucket; r; r = r->next)
-        if (is_same(r, image, path))
+    bool is_replaced = false;
+    for (struct registered *r = *bucket; r; r = r->next) {
+        if (!may_be(r, image, path))
+            continue;
+        if (&r->object != listed && !elf_tables_are_of_file(&r->object, path))
+            is_replaced = true;
+        else if (has_same_tables(r, image))
             return &r->object;
+    }
     size_t length = strlen(path) + 1;
     struct registered *r = arena_take(&registry.arena, sizeof(*r) + length);
     if (!r)
@@ -73,7 +85,7 @@ struct object *registry_object(const struct elf_image *image, const char *path,
     elf_describe(image, object);
     if (pinned)
         elf_tables_in_place(image, object);
-    else if (elf_tables_from_file(image, path, object) != 0 &&
+    else if ((is_replaced || elf_tables_from_file(image, path, object) != 0) &&
              elf_tables_copied(image, object) != 0)
         object->fde_count = 0; /* stacks end there */
     object->has_few_frames = elf_frames_are_few(object);

@@ -80,7 +80,7 @@ static void describe(struct image *image, int fd, enum object_role role)
         .dlpi_addr = image->local, .dlpi_phdr = image->headers, .dlpi_phnum = header->e_phnum};
     struct elf_image elf;
     elf_read_image(&info, &elf);
-    image->object = registry_object(&elf, image->path, role, true);
+    image->object = registry_object(&elf, image->path, role, true, NULL);
 }
 
 static struct image *new_image(const char *path)

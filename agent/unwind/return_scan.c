@@ -13,6 +13,7 @@ enum {
     FUNCTION_MAX = 8192,  /* of assembly, from its start to the pc; libgmp's have up to 4 KiB */
     FRAMES_MAX = 1 << 20, /* a frame pointer of callers is not farther up */
     CALL_MAX = 7,
+    START_MAX = 32, /* bytes of a function's start that are looked at: eleven pushes and a sub */
     PAGES = 8,
     TOP_WORDS = 2, /* the return address, below the frame pointer that was just pushed */
 };
@@ -170,21 +171,56 @@ static void find_frame_pointer(struct code_reader *reader, uintptr_t sp, uintptr
     caller->fp_known = false;
 }
 
+/* The bytes that a function at `start` has taken of the stack by its first instructions, as far as
+ * `pc`: pushes, and a subtraction from the stack pointer. */
+static uintptr_t taken_at_start(struct code_reader *reader, uintptr_t start, uintptr_t pc)
+{
+    static const uint8_t endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
+    uint8_t code[START_MAX + 8] = {0}; /* and an operand */
+    size_t size = MIN_OF(pc - start, (uintptr_t)START_MAX);
+    uintptr_t taken = 0;
+    if (!size || !read_object(reader, start, code, size))
+        return 0;
+    size_t at = memcmp(code, endbr64, sizeof(endbr64)) == 0 ? sizeof(endbr64) : 0;
+    for (;;) {
+        size_t length = 1 + (code[at] == 0x41); /* push r8 to r15 */
+        if (at + length > size)
+            return taken;
+        if ((code[at + length - 1] & 0xf8) == 0x50) {
+            taken += sizeof(uintptr_t);
+        } else if (code[at] == 0x48 && (code[at + 1] == 0x83 || code[at + 1] == 0x81) &&
+                   code[at + 2] == 0xec) { /* sub rsp, by one byte or four */
+            length = code[at + 1] == 0x83 ? 4 : 7;
+            if (at + length <= size)
+                taken +=
+                    (uintptr_t)(length == 4 ? (int8_t)code[at + 3] : displacement(code + at + 3));
+            return taken;
+        } else {
+            return taken;
+        }
+        at += length;
+    }
+}
+
 /* Of `words` from the stack pointer on the return address whose call went to the last function
- * that begins at or before `pc`, and behind `after`: old ones are of calls to any. Its place, or
- * 0. */
+ * that begins at or before `pc`, and behind `after`: old ones are of calls to any. Of several to
+ * that one, the one that lies where the function's start says, else the first. Its place, or 0. */
 static uintptr_t find_slot(struct code_reader *reader, uintptr_t sp, size_t words, uintptr_t pc,
                            uintptr_t after)
 {
-    uintptr_t found = 0;
+    uintptr_t found = 0, place = 0;
     for (size_t i = 0; i < words; i++) {
         uintptr_t back, target = 0, slot = sp + i * sizeof(back);
         if (!stack_read(reader->stack, slot, &back))
             break;
-        if (call_before(reader, back, &target) == CALL_KNOWN && leads_to(reader, &target, pc) &&
-            target > after) {
+        if (call_before(reader, back, &target) != CALL_KNOWN || !leads_to(reader, &target, pc))
+            continue;
+        if (target > after) {
+            place = sp + taken_at_start(reader, target, pc);
             found = slot;
             after = target;
+        } else if (target == after && found && slot == place) {
+            found = slot;
         }
     }
     return found;

@@ -28,8 +28,9 @@ void stack_reader_start(struct stack_reader *reader, struct unwind_stack *home, 
     *reader = (struct stack_reader){.home = home, .calls_left = PROBES_MAX};
     if (copied_stack(home))
         reader->calls_left = COPIES_MAX;
-    /* What is below is not in use, and its pages may be gone. */
-    if (sp >= home->low && sp < home->high)
+    /* What is below is not in use, and its pages may be gone. The stack pointer may be in the page
+     * below those that were read. */
+    if (sp + PAGE_SIZE_MIN >= home->low && sp < home->high)
         set_range(reader, MAX_OF(home->low, sp - MIN_OF(sp, (uintptr_t)RED_ZONE)), home->high);
 }
 

@@ -42,12 +42,34 @@ START_TEST(test_callers_are_callers)
 }
 END_TEST
 
+#if defined(__x86_64__)
+START_TEST(test_an_old_call_is_none)
+{
+    struct run run;
+    struct profile profile;
+    run_program(&run, &(struct run_request){.program = "stale_call"});
+    run_expect_quiet_success(&run);
+    profile_load(&profile, run.profiles, "cpu", run.pid);
+    int64_t there = profile_under(&profile, CPU_SAMPLES, "spin_without_rules");
+    ck_assert_int_ge(there, 5);
+    /* But for one in the prologue or the epilogue, which take three instructions of billions. */
+    ck_assert_int_eq(profile_under(&profile, CPU_SAMPLES, "truth"), there);
+    ck_assert_int_eq(profile_under(&profile, CPU_SAMPLES, "liar"), 0);
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+#endif
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("untabled");
     TCase *tcase = tcase_create("untabled");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, test_callers_are_callers, 0, sizeof(cases) / sizeof(cases[0]));
+#if defined(__x86_64__)
+    tcase_add_test(tcase, test_an_old_call_is_none);
+#endif
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -26,6 +26,7 @@
 #include "agent/unwind/loader_lock.h"
 #include "agent/unwind/modules.h"
 #include "agent/unwind/object_registry.h"
+#include "test/library_fixture.h"
 
 /* Stands in for thread_context: one reader, whose guard is odd while it holds a list. */
 static uint32_t reader_guard;
@@ -43,13 +44,6 @@ bool thread_grace_over(struct thread_grace *grace)
 }
 
 /* ---- The objects of this process ---- */
-
-static const struct object *object_at(const void *address)
-{
-    const struct module *module = modules_find(modules_list, (uintptr_t)address);
-    ck_assert_ptr_nonnull(module);
-    return module->object;
-}
 
 /* The build id by section headers of the file: another way than the one under test. */
 static size_t build_id_of_file(const char *path, uint8_t *id)
@@ -178,104 +172,46 @@ END_TEST
 
 /* ---- A real object that comes and goes ---- */
 
-static const char *const libraries[] = {"libz.so.1", "libbz2.so.1.0", "liblzma.so.5"};
-static const char *library;
-static void *handle;
-static const uint8_t *code; /* some address of its code */
-
-static int find_code(struct dl_phdr_info *info, size_t size, void *data)
-{
-    (void)size;
-    (void)data;
-    if (!strstr(info->dlpi_name, library))
-        return 0;
-    for (int i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_LOAD && (info->dlpi_phdr[i].p_flags & PF_X))
-            code = (const uint8_t *)info->dlpi_addr + info->dlpi_phdr[i].p_vaddr +
-                   info->dlpi_phdr[i].p_memsz / 2;
-    return 1;
-}
-
-static void load(void)
-{
-    /* One that the suite itself does not hold. */
-    for (size_t i = 0; i < ARRAY_SIZE(libraries) && !library; i++)
-        if (!dlopen(libraries[i], RTLD_NOW | RTLD_NOLOAD))
-            library = libraries[i];
-    handle = dlopen(library, RTLD_NOW);
-    ck_assert_ptr_nonnull(handle);
-    ck_assert_int_eq(dl_iterate_phdr(find_code, NULL), 1);
-}
-
-static int compare_tables(struct dl_phdr_info *info, size_t size, void *data)
-{
-    (void)size;
-    if (!strstr(info->dlpi_name, library))
-        return 0;
-    struct elf_image image;
-    elf_read_image(info, &image);
-    return elf_tables_equal(&image, data) ? 1 : 2;
-}
-
-static void check_library(const struct object *object)
-{
-    ck_assert(!object->in_place && !object->is_system);
-    ck_assert_uint_gt(object->fde_count, 10);
-    ck_assert_int_eq(dl_iterate_phdr(compare_tables, (void *)(uintptr_t)object), 1);
-    const uint8_t *tables = object->eh_frame_hdr.data;
-    ck_assert(tables < code - (16 << 20) || tables > code + (16 << 20) ||
-              !modules_find(modules_list, (uintptr_t)tables));
-}
-
-/* Tables of the object are there, whether or not it is loaded. */
-static void check_rows(const struct object *object)
-{
-    struct cfi_row row;
-    uint32_t rows = 0;
-    for (uint64_t i = 0; i < object->segments[0].size; i += 16)
-        rows += cfi_row_at(object, object->segments[0].vaddr + i, &row) == 0;
-    ck_assert_uint_gt(rows, 100);
-}
-
 START_TEST(dlopen_and_dlclose)
 {
     ck_assert_int_eq(modules_start(dl_iterate_phdr), 0);
-    load();
-    ck_assert_ptr_null(modules_find(modules_list, (uintptr_t)code));
+    library_load();
+    ck_assert_ptr_null(modules_find(modules_list, (uintptr_t)library_code));
     ck_assert_int_eq(modules_rescan(), 0);
-    const struct object *object = object_at(code);
-    check_library(object);
-    check_rows(object);
+    const struct object *object = object_at(library_code);
+    library_check(object);
+    library_check_rows(object);
     struct stat status;
     ck_assert_int_eq(stat(object->path, &status), 0);
     ck_assert_uint_eq(object->inode, status.st_ino);
     ck_assert_uint_eq(object->device, status.st_dev);
     uint32_t generation = modules_list->generation, known = registry_count();
-    struct module_address before = modules_resolve(generation, (uintptr_t)code);
-    dlclose(handle);
+    struct module_address before = modules_resolve(generation, (uintptr_t)library_code);
+    dlclose(library_handle);
     ck_assert_int_eq(modules_rescan(), 0);
-    ck_assert_ptr_null(modules_find(modules_list, (uintptr_t)code));
-    struct module_address after = modules_resolve(modules_list->generation, (uintptr_t)code);
+    ck_assert_ptr_null(modules_find(modules_list, (uintptr_t)library_code));
+    struct module_address after =
+        modules_resolve(modules_list->generation, (uintptr_t)library_code);
     ck_assert_ptr_eq(after.object, object);
     ck_assert_uint_eq(after.vaddr, before.vaddr);
-    check_rows(object);
+    library_check_rows(object);
     for (int i = 0; i < 10; i++) {
-        load();
+        library_load();
         ck_assert_int_eq(modules_rescan(), 0);
-        ck_assert_ptr_eq(object_at(code), object);
-        dlclose(handle);
+        ck_assert_ptr_eq(object_at(library_code), object);
+        dlclose(library_handle);
         ck_assert_int_eq(modules_rescan(), 0);
     }
     ck_assert_uint_eq(registry_count(), known);
-    ck_assert_ptr_eq(modules_resolve(generation, (uintptr_t)code).object, object);
+    ck_assert_ptr_eq(modules_resolve(generation, (uintptr_t)library_code).object, object);
 }
 END_TEST
 
 START_TEST(an_object_opened_before_the_start_is_not_pinned)
 {
-    load();
+    library_load();
     ck_assert_int_eq(modules_start(dl_iterate_phdr), 0);
-    check_library(object_at(code));
+    library_check(object_at(library_code));
 }
 END_TEST
 
@@ -298,15 +234,15 @@ START_TEST(tables_are_copied_where_the_file_fails)
     failing_call = calls[_i];
     sys_override = fail_files;
     size_t reserved = arena_reserved();
-    load();
+    library_load();
     ck_assert_int_eq(modules_rescan(), 0);
     sys_override = NULL;
     ck_assert_uint_gt(injected, 0);
     ck_assert_uint_gt(arena_reserved(), reserved);
-    const struct object *object = object_at(code);
-    check_library(object);
-    dlclose(handle);
-    check_rows(object);
+    const struct object *object = object_at(library_code);
+    library_check(object);
+    dlclose(library_handle);
+    library_check_rows(object);
 }
 END_TEST
 
@@ -316,7 +252,7 @@ START_TEST(without_memory_for_a_copy_there_are_no_rows)
     failing_call = SYS_openat;
     sys_override = fail_files;
     arena_set_budget(arena_reserved());
-    load();
+    library_load();
     /* The second list cannot be had either. */
     int error = modules_rescan();
     ck_assert_int_eq(error, -EAGAIN);
@@ -324,7 +260,7 @@ START_TEST(without_memory_for_a_copy_there_are_no_rows)
     arena_set_budget(arena_reserved() + 4096);
     ck_assert_int_eq(modules_rescan(), 0);
     struct cfi_row row;
-    const struct object *object = object_at(code);
+    const struct object *object = object_at(library_code);
     ck_assert_uint_eq(object->fde_count, 0);
     ck_assert_int_eq(cfi_row_at(object, object->segments[0].vaddr, &row), -ENOENT);
     arena_set_budget(SIZE_MAX);
@@ -350,17 +286,17 @@ START_TEST(a_child_asks_the_loader_when_it_has_loaded)
     modules_note_loaded(NULL);
     modules_note_loaded(program);
     ck_assert_int_eq(modules_rescan(), -EAGAIN);
-    load();
+    library_load();
     ck_assert_int_eq(modules_rescan(), -EAGAIN);
     ck_assert_uint_eq(modules_list->publication, publication);
     ck_assert_uint_eq(modules_stale, 1);
-    modules_note_loaded(handle);
+    modules_note_loaded(library_handle);
     ck_assert_int_eq(modules_rescan(), 0);
-    ck_assert_ptr_nonnull(object_at(code));
-    dlclose(handle);
+    ck_assert_ptr_nonnull(object_at(library_code));
+    dlclose(library_handle);
     modules_note_loaded(NULL);
     ck_assert_int_eq(modules_rescan(), 0);
-    ck_assert_ptr_null(modules_find(modules_list, (uintptr_t)code));
+    ck_assert_ptr_null(modules_find(modules_list, (uintptr_t)library_code));
 }
 END_TEST
 
@@ -369,7 +305,7 @@ static int (*wrapped)(struct dl_phdr_info *, size_t, void *);
 static int rename_library(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct dl_phdr_info changed = *info;
-    if (library && strstr(info->dlpi_name, library))
+    if (library_name && strstr(info->dlpi_name, library_name))
         changed.dlpi_name = "/proc/self/exe"; /* as if it had been replaced meanwhile */
     return wrapped(&changed, size, data);
 }
@@ -383,109 +319,12 @@ static int iterate_renamed(int (*callback)(struct dl_phdr_info *, size_t, void *
 START_TEST(a_replaced_file_is_not_believed)
 {
     ck_assert_int_eq(modules_start(iterate_renamed), 0);
-    load();
+    library_load();
     ck_assert_int_eq(modules_rescan(), 0);
-    const struct object *object = object_at(code);
+    const struct object *object = object_at(library_code);
     ck_assert_str_eq(object->path, "/proc/self/exe");
     ck_assert_uint_eq(object->inode, 0);
-    check_library(object);
-}
-END_TEST
-
-/* ---- Files that are replaced ---- */
-
-static char source[4096], place[64], moved[80];
-
-static void remove_files(void)
-{
-    unlink(place);
-    unlink(moved);
-}
-
-static void copy_source(void)
-{
-    static uint8_t block[65536];
-    FILE *from = fopen(source, "r"), *to = fopen(place, "w");
-    ck_assert(from && to);
-    for (size_t size; (size = fread(block, 1, sizeof(block), from)) > 0;)
-        ck_assert_uint_eq(fwrite(block, 1, size, to), size);
-    fclose(from);
-    fclose(to);
-}
-
-static void load_place(void)
-{
-    library = place;
-    handle = dlopen(place, RTLD_NOW);
-    ck_assert_ptr_nonnull(handle);
-    ck_assert_int_eq(dl_iterate_phdr(find_code, NULL), 1);
-}
-
-static void unload(void)
-{
-    dlclose(handle);
-    ck_assert_int_eq(modules_rescan(), 0);
-}
-
-/* A copy of a library, at a place of ours. */
-static void start_with_copy(void)
-{
-    (void)snprintf(place, sizeof(place), "/tmp/check_modules.%d.so", (int)getpid());
-    (void)snprintf(moved, sizeof(moved), "%s.old", place);
-    atexit(remove_files);
-    ck_assert_int_eq(modules_start(dl_iterate_phdr), 0);
-    load();
-    ck_assert_int_eq(modules_rescan(), 0);
-    strcpy(source, object_at(code)->path);
-    unload();
-    copy_source();
-}
-
-/* The file that the tables of a closed object are mapped from is cut short, which hurts nobody, and
- * the object comes back in another file. */
-START_TEST(tables_of_a_file_that_was_replaced_are_not_read)
-{
-    start_with_copy();
-    load_place();
-    ck_assert_int_eq(modules_rescan(), 0);
-    const struct object *first = object_at(code), *second = NULL;
-    ck_assert_uint_ne(first->inode, 0);
-    unload();
-    uint32_t known = registry_count();
-    ck_assert_int_eq(rename(place, moved), 0);
-    ck_assert_int_eq(truncate(moved, 0), 0);
-    for (int i = 0; i < 3; i++) {
-        copy_source();
-        load_place();
-        ck_assert_int_eq(modules_rescan(), 0);
-        ck_assert_ptr_ne(object_at(code), first);
-        /* A copy, which serves from then on. */
-        ck_assert(!second || object_at(code) == second);
-        second = object_at(code);
-        check_library(second);
-        check_rows(second);
-        unload();
-        ck_assert_int_eq(unlink(place), 0);
-    }
-    ck_assert_uint_eq(registry_count(), known + 1);
-}
-END_TEST
-
-/* Nobody writes to it: an open that waits for a writer would not end. */
-START_TEST(a_pipe_where_the_file_was_is_not_waited_for)
-{
-    start_with_copy();
-    load_place();
-    ck_assert_int_eq(unlink(place), 0);
-    ck_assert_int_eq(mkfifo(place, 0600), 0);
-    ck_assert_int_eq(modules_rescan(), 0);
-    const struct object *object = object_at(code);
-    ck_assert_uint_eq(object->inode, 0);
-    check_library(object);
-    modules_note_miss(object);
-    ck_assert_int_eq(modules_rescan(), 0);
-    ck_assert(object->frames_complete);
-    unload();
+    library_check(object);
 }
 END_TEST
 
@@ -502,8 +341,6 @@ Suite *suite(void)
     tcase_add_loop_test(t, tables_are_copied_where_the_file_fails, 0, 4);
     tcase_add_test(t, without_memory_for_a_copy_there_are_no_rows);
     tcase_add_test(t, a_replaced_file_is_not_believed);
-    tcase_add_test(t, tables_of_a_file_that_was_replaced_are_not_read);
-    tcase_add_test(t, a_pipe_where_the_file_was_is_not_waited_for);
     tcase_add_test(t, a_child_asks_the_loader_when_it_has_loaded);
     suite_add_tcase(s, t);
     return s;

@@ -1,6 +1,9 @@
 /* untabled.h: a program whose functions have no call frame information (not in .debug_frame either,
  * so -g0), and leave old return addresses on the stack: logger's lie in store's table. Allocates
  * and computes in store, which request calls, which server calls. */
+#ifndef LIBAGENT_TEST_UNTABLED_H
+#define LIBAGENT_TEST_UNTABLED_H
+
 #include <stdlib.h>
 
 #include "test/preload/program.h"
@@ -54,3 +57,5 @@ int main(void)
     server(ROUNDS);
     return 0;
 }
+
+#endif

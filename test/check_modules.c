@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "agent/base/arena.h"
-#include "agent/base/clock.h"
 #include "agent/base/format.h"
 #include "agent/base/sys.h"
 #include "agent/thread/thread_context.h"
@@ -124,23 +123,6 @@ START_TEST(objects_of_the_start)
     ck_assert_ptr_null(modules_resolve(0, (uintptr_t)path).object);
     /* Data of an object is not its code. */
     ck_assert_ptr_null(modules_find(modules_list, (uintptr_t)&file_opens));
-}
-END_TEST
-
-START_TEST(start_is_quick)
-{
-    uint64_t best = UINT64_MAX;
-    for (int i = 0; i < 50; i++) {
-        uint64_t before = clock_monotonic_ns();
-        ck_assert_int_eq(modules_start(dl_iterate_phdr), 0);
-        uint64_t spent = clock_monotonic_ns() - before;
-        if (i == 0)
-            printf("first start: %llu ns\n", (unsigned long long)spent);
-        best = spent < best ? spent : best;
-        modules_forget();
-    }
-    printf("%llu ns at best\n", (unsigned long long)best);
-    ck_assert_uint_lt(best, 500000); /* generous: sanitizers, loaded machines */
 }
 END_TEST
 
@@ -333,7 +315,6 @@ Suite *suite(void)
     Suite *s = suite_create("modules");
     TCase *t = tcase_create("modules");
     tcase_add_test(t, objects_of_the_start);
-    tcase_add_test(t, start_is_quick);
     tcase_add_test(t, nothing_changed_costs_nothing);
     tcase_add_test(t, mark_of_the_allocator);
     tcase_add_test(t, dlopen_and_dlclose);

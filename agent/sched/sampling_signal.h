@@ -27,7 +27,8 @@
  *     the kernel gives the tick first. The app's handler must still run before that wait returns:
  *     so ours is entered with no signal masked, which lets the kernel put the app's handler on top
  *     at ours' first instruction, and masks them then, before anything is held. An app's handler
- *     that jumps leaves nothing of ours behind. (ThreadSanitizer has its own way.)
+ *     that jumps leaves nothing of ours behind; that sample is lost, and its time is in the next
+ *     one. (ThreadSanitizer has its own way.)
  *
  * Owns: the signal. Context: handler SIG; sampling_signal_action THR and SIG; renew THR; start
  * INIT. Locks: none. */

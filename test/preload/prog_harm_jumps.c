@@ -3,7 +3,8 @@
 /* prog_harm_jumps CASE: handlers that leave by a jump, from wherever the signal came.
  *   siglongjmp, longjmp: out of the program's own code, for a signal that another thread sends at
  *     random moments; with the mask restored, or the one signal unblocked.
- *   prof: the same, for the program's own SIGPROF timer.
+ *   prof: the same, for the program's own SIGPROF timer, at every third tick: a jump at one takes
+ *     the sample of that tick with it.
  *   calls: out of calls that may be jumped out of: those that are safe in handlers.
  *   alternate: of a thread whose handler has a small stack of its own, which computes there, and
  *     whose jump leaves the mask as it is; is the thread cancelled afterwards?
@@ -209,10 +210,17 @@ static void jump_off_alternate_stack(void)
     free(memory);
 }
 
+/* No signal comes here: whoever was left inside the agent by a jump has no sample here. */
+SITE static void afterwards(void)
+{
+    for (uint64_t end = thread_cpu_ns() + work_ns / 2; thread_cpu_ns() < end;)
+        compute();
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
-    struct itimerval interval = {{0, 4000}, {0, 4000}}, none = {{0, 0}, {0, 0}};
+    struct itimerval interval = {{0, 12000}, {0, 12000}}, none = {{0, 0}, {0, 0}};
     if (strcmp(name, "alternate") == 0) {
         jump_off_alternate_stack();
         return 0;
@@ -229,5 +237,6 @@ int main(int argc, char **argv)
         jump_out_of(strcmp(name, "calls") == 0 ? calling : computing, true);
     }
     print_state();
+    afterwards();
     return 0;
 }

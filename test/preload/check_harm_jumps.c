@@ -16,7 +16,7 @@ static const struct {
              {"longjmp", "afterwards", CPU_SAMPLES, 3},
              {"prof", "afterwards", CPU_SAMPLES, 3},
              {"calls", "afterwards", CPU_SAMPLES, 3},
-             {"alternate", "computing", CPU_NS, 850000000}};
+             {"alternate", "computing", CPU_NS, 400000000}};
 
 /* Compares actions, masks and pending signals after thousands of jumps. Some of them fall into a
  * sample: each of the timer's, since the two come together; of the sender's one or a few in a
@@ -42,7 +42,7 @@ static int64_t run_and_compare(int number)
     if (!strstr(with.out, many) || !strstr(without.out, many)) {
         run_free(&with);
         run_free(&without);
-        return 0;
+        return -1;
     }
     ck_assert_str_eq(with.out, without.out);
     ck_assert_msg(strncmp(with.err, "jumps ", 6) == 0 && strchr(with.err, '\n')[1] == 0, "%s",
@@ -58,13 +58,18 @@ static int64_t run_and_compare(int number)
 
 /* Where other programs want the processor, too, the scheduler may give the thread just the time
  * between ticks (traced: 1.4 ms of each 4 ms, for 0.2 s of its time); of the half second afterwards
- * some are sampled. One that a jump left inside the agent is missed in each of three tries. */
+ * some are sampled. Without the mask of our handler every second run leaves the thread inside. */
 START_TEST(test_jumps_out_of_handlers)
 {
-    int64_t seen = run_and_compare(_i);
-    for (int try = 1; try < 3 && seen < cases[_i].enough; try++)
-        seen = run_and_compare(_i);
-    ck_assert_int_ge(seen, cases[_i].enough);
+    int good = 0;
+    for (int try = 0; try < 8 && good < 3; try++) {
+        int64_t seen = run_and_compare(_i);
+        if (seen < 0)
+            continue;
+        ck_assert_int_ge(seen, cases[_i].enough);
+        good++;
+    }
+    ck_assert_int_eq(good, 3);
 }
 END_TEST
 

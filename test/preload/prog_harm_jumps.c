@@ -137,7 +137,7 @@ static void jump_out_of(void (*work)(void), bool by_sender)
     signal(SIGUSR1, SIG_IGN);
     set_mask(SIG_UNBLOCK, SIGUSR1);
     fprintf(stderr, "jumps %lu\n", jumps);
-    printf("many jumps: %d\n", jumps >= 50);
+    printf("many jumps: %d\n", jumps >= 10);
 }
 
 /* ---- off an alternate stack ---- */

@@ -57,19 +57,19 @@ static int64_t run_and_compare(int number)
 }
 
 /* Where other programs want the processor, too, the scheduler may give the thread just the time
- * between ticks (traced: 1.4 ms of each 4 ms, for 0.2 s of its time); of the half second afterwards
+ * between ticks (traced: 1.4 ms of each 4 ms, for 0.2 s of its time); of the two seconds afterwards
  * some are sampled. Without the mask of our handler every second run leaves the thread inside. */
 START_TEST(test_jumps_out_of_handlers)
 {
     int good = 0;
-    for (int try = 0; try < 8 && good < 3; try++) {
+    for (int try = 0; try < 5 && good < 2; try++) {
         int64_t seen = run_and_compare(_i);
         if (seen < 0)
             continue;
         ck_assert_int_ge(seen, cases[_i].enough);
         good++;
     }
-    ck_assert_int_eq(good, 3);
+    ck_assert_int_eq(good, 2);
 }
 END_TEST
 
@@ -77,7 +77,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("harm_jumps");
     TCase *tcase = tcase_create("jumps");
-    tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(tcase, 240);
     tcase_add_loop_test(tcase, test_jumps_out_of_handlers, 0, sizeof(cases) / sizeof(cases[0]));
     suite_add_tcase(suite, tcase);
     return suite;

@@ -213,7 +213,7 @@ static void jump_off_alternate_stack(void)
 /* No signal comes here: whoever was left inside the agent by a jump has no sample here. */
 SITE static void afterwards(void)
 {
-    for (uint64_t end = thread_cpu_ns() + work_ns / 2; thread_cpu_ns() < end;)
+    for (uint64_t end = thread_cpu_ns() + 2 * work_ns; thread_cpu_ns() < end;)
         compute();
 }
 

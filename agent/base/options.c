@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-#include "agent/base/clock.h"
 #include "agent/base/format.h"
 #include "agent/base/option_parse.h"
+#include "agent/base/option_rows.h"
 
 enum {
     TEXT_MAX = 4095, /* bytes of a value: a path (PATH_MAX) */
@@ -13,201 +13,7 @@ enum {
     ACCEPTED_SIZE = 128,
 };
 
-#define PREFIX "LIBAGENT_"
-
 struct options options;
-
-enum option_type {
-    TYPE_BOOL,
-    TYPE_SHARE,
-    TYPE_WORD,
-    TYPE_WORD_SET,
-    TYPE_COUNT,
-    TYPE_SIZE,
-    TYPE_DURATION, /* 0 is accepted beside the bounds */
-    TYPE_TEXT,
-    TYPE_TEXT_OR_NONE, /* without a value NULL; its default is only what the help says */
-};
-
-struct option_row {
-    const char *name;
-    enum option_type type;
-    enum option_part part;
-    size_t offset, size; /* of the member of struct options */
-    const char *default_text;
-    uint64_t low, high;       /* TYPE_COUNT, TYPE_SIZE, TYPE_DURATION */
-    const char *const *words; /* TYPE_WORD, TYPE_WORD_SET: in the order of the enum */
-    const char *help;
-};
-
-enum row_index {
-    ROW_ENABLED,
-    ROW_PROCESSES,
-    ROW_PROCESS_RATE,
-    ROW_PROFILES,
-    ROW_FREQUENCY,
-    ROW_ALLOC_INTERVAL,
-    ROW_MAX_FRAMES,
-    ROW_UNWINDER,
-    ROW_PERIOD,
-    ROW_OUTPUT,
-    ROW_OUTPUT_LIMIT,
-    ROW_COMPRESSION,
-    ROW_MEMORY,
-    ROW_LOG,
-    ROW_LOG_FILE,
-    ROW_SERVICE,
-    ROW_THREAD_LABELS,
-    ROW_HELP,
-    ROW_COUNT
-};
-
-static const char *const profile_words[] = {"cpu", "alloc", NULL};
-static const char *const unwinder_words[] = {"auto", "cfi", "fp", "libunwind", NULL};
-static const char *const compression_words[] = {"gzip", "zstd", "none", NULL};
-static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
-
-#define MEMBER(name_)                                                                              \
-    .offset = offsetof(struct options, name_), .size = sizeof(((struct options *)0)->name_)
-
-static const struct option_row rows[ROW_COUNT] = {
-    [ROW_ENABLED] = {.name = PREFIX "ENABLED",
-                     .type = TYPE_BOOL,
-                     .part = PART_ALL,
-                     MEMBER(enabled),
-                     .default_text = "1",
-                     .help = "0 leaves the program alone: nothing is set up, nothing else is read"},
-    [ROW_PROCESSES] = {.name = PREFIX "PROCESSES",
-                       .type = TYPE_TEXT,
-                       .part = PART_ALL,
-                       MEMBER(processes),
-                       .default_text = "*",
-                       .help = "programs to profile: patterns of * and ?, separated by commas, for "
-                               "the base name of the executable, of argv[0] or of the started "
-                               "file"},
-    [ROW_PROCESS_RATE] = {.name = PREFIX "PROCESS_RATE",
-                          .type = TYPE_SHARE,
-                          .part = PART_ALL,
-                          MEMBER(process_rate),
-                          .default_text = "1.0",
-                          .help = "share of the processes that are profiled, drawn at their start"},
-    [ROW_PROFILES] = {.name = PREFIX "PROFILES",
-                      .type = TYPE_WORD_SET,
-                      .part = PART_ALL,
-                      MEMBER(profiles),
-                      .default_text = "cpu,alloc",
-                      .words = profile_words,
-                      .help = "what is profiled, separated by commas"},
-    [ROW_FREQUENCY] = {.name = PREFIX "FREQUENCY",
-                       .type = TYPE_COUNT,
-                       .part = PART_CPU,
-                       MEMBER(frequency),
-                       .default_text = "101",
-                       .low = 1,
-                       .high = 10000,
-                       .help = "samples in each second of a thread's CPU time"},
-    [ROW_ALLOC_INTERVAL] = {.name = PREFIX "ALLOC_INTERVAL",
-                            .type = TYPE_SIZE,
-                            .part = PART_ALLOC,
-                            MEMBER(alloc_interval),
-                            .default_text = "512KiB",
-                            .low = 1,
-                            .high = 1ull << 40,
-                            .help = "mean of allocated bytes between two samples; 1 records every "
-                                    "allocation"},
-    [ROW_MAX_FRAMES] = {.name = PREFIX "MAX_FRAMES",
-                        .type = TYPE_COUNT,
-                        .part = PART_ALL,
-                        MEMBER(max_frames),
-                        .default_text = "256",
-                        .low = 1,
-                        .high = 1024,
-                        .help = "frames kept of a stack"},
-    [ROW_UNWINDER] = {.name = PREFIX "UNWINDER",
-                      .type = TYPE_WORD,
-                      .part = PART_ALL,
-                      MEMBER(unwinder),
-                      .default_text = "auto",
-                      .words = unwinder_words,
-                      .help = "how stacks are walked; auto is cfi"},
-    [ROW_PERIOD] = {.name = PREFIX "PERIOD",
-                    .type = TYPE_DURATION,
-                    .part = PART_ALL,
-                    MEMBER(period_ns),
-                    .default_text = "60s",
-                    .low = NS_PER_SEC,
-                    .high = 24 * (3600 * NS_PER_SEC),
-                    .help = "time between two profiles; 0: one, at exit"},
-    [ROW_OUTPUT] = {.name = PREFIX "OUTPUT",
-                    .type = TYPE_TEXT_OR_NONE,
-                    .part = PART_OUTPUT,
-                    MEMBER(output),
-                    .default_text = "${TMPDIR:-/tmp}/libagent-UID",
-                    .help = "folder for the profiles"},
-    [ROW_OUTPUT_LIMIT] = {.name = PREFIX "OUTPUT_LIMIT",
-                          .type = TYPE_SIZE,
-                          .part = PART_OUTPUT,
-                          MEMBER(output_limit),
-                          .default_text = "1GiB",
-                          .low = 1,
-                          .high = 1ull << 40,
-                          .help = "size of all profiles in that folder; the oldest go first"},
-    [ROW_COMPRESSION] = {.name = PREFIX "COMPRESSION",
-                         .type = TYPE_WORD,
-                         .part = PART_OUTPUT,
-                         MEMBER(compression),
-                         .default_text = "gzip",
-                         .words = compression_words,
-                         .help = "of the profiles; go tool pprof reads gzip and none, not zstd"},
-    [ROW_MEMORY] = {.name = PREFIX "MEMORY",
-                    .type = TYPE_SIZE,
-                    .part = PART_ALL,
-                    MEMBER(memory),
-                    .default_text = "64MiB",
-                    .low = 8ull << 20,
-                    .high = 64ull << 30,
-                    .help = "memory for all tables, and at most 1/16 of the cgroup's limit"},
-    [ROW_LOG] = {.name = PREFIX "LOG",
-                 .type = TYPE_WORD,
-                 .part = PART_LOG,
-                 MEMBER(log),
-                 .default_text = "warn",
-                 .words = log_words,
-                 .help = "lowest level of what is logged"},
-    [ROW_LOG_FILE] = {.name = PREFIX "LOG_FILE",
-                      .type = TYPE_TEXT_OR_NONE,
-                      .part = PART_LOG,
-                      MEMBER(log_file),
-                      .default_text = "standard error",
-                      .help = "file that log lines are appended to"},
-    [ROW_SERVICE] = {.name = PREFIX "SERVICE",
-                     .type = TYPE_TEXT_OR_NONE,
-                     .part = PART_OUTPUT,
-                     MEMBER(service),
-                     .default_text = "OTEL_SERVICE_NAME, DD_SERVICE, PYROSCOPE_APPLICATION_NAME, "
-                                     "or the program's name",
-                     .help = "name of the service in the profiles"},
-    [ROW_THREAD_LABELS] = {.name = PREFIX "THREAD_LABELS",
-                           .type = TYPE_BOOL,
-                           .part = PART_ALL,
-                           MEMBER(thread_labels),
-                           .default_text = "1",
-                           .help = "label each sample with its thread's name and id"},
-    [ROW_HELP] = {.name = PREFIX "HELP",
-                  .type = TYPE_BOOL,
-                  .part = PART_LOG,
-                  MEMBER(help),
-                  .default_text = "0",
-                  .help = "1 prints this table, with the values in force"},
-};
-
-static const char *const part_consequence[PART_COUNT] = {
-    [PART_ALL] = "nothing is profiled",
-    [PART_CPU] = "CPU is not profiled",
-    [PART_ALLOC] = "allocations are not profiled",
-    [PART_OUTPUT] = "no profile is written",
-    [PART_LOG] = "it is ignored",
-};
 
 /* Of each row: the text in force, NULL where a wrong value stands. */
 static const char *text_in_force[ROW_COUNT];
@@ -298,7 +104,7 @@ static bool set_member(const struct option_row *row, const char *text)
 
 static void set_default(enum row_index index)
 {
-    const struct option_row *row = &rows[index];
+    const struct option_row *row = &option_rows[index];
     if (row->type == TYPE_TEXT_OR_NONE)
         memset((char *)&options + row->offset, 0, row->size);
     else
@@ -310,11 +116,11 @@ static void set_default(enum row_index index)
 static bool load_row(enum row_index index, char *const *environment)
 {
     set_default(index);
-    const char *text = value_of(environment, rows[index].name);
+    const char *text = value_of(environment, option_rows[index].name);
     if (!text)
         return true;
     const char *copy = copy_text(text);
-    text_in_force[index] = copy && set_member(&rows[index], copy) ? copy : NULL;
+    text_in_force[index] = copy && set_member(&option_rows[index], copy) ? copy : NULL;
     return text_in_force[index] != NULL;
 }
 
@@ -365,12 +171,12 @@ static void describe(const struct option_row *row, char out[ACCEPTED_SIZE])
 
 static COLD void refuse(enum row_index index, char *const *environment)
 {
-    const struct option_row *row = &rows[index];
+    const struct option_row *row = &option_rows[index];
     char accepted[ACCEPTED_SIZE];
     describe(row, accepted);
     parts_off |= 1u << row->part;
     log_error("%s=%.*s is not understood: it takes %s; %s", row->name, SHOWN_MAX,
-              value_of(environment, row->name), accepted, part_consequence[row->part]);
+              value_of(environment, row->name), accepted, option_consequence[row->part]);
 }
 
 static COLD void warn_of_unknown(const char *name, size_t length)
@@ -381,10 +187,11 @@ static COLD void warn_of_unknown(const char *name, size_t length)
     unsigned least = 0;
     for (int i = 0; i < ROW_COUNT; i++) {
         /* What is a beginning of the option's name is nearest of all. */
-        unsigned distance =
-            strncmp(shown, rows[i].name, length) == 0 ? 0 : 1 + edit_distance(shown, rows[i].name);
+        unsigned distance = strncmp(shown, option_rows[i].name, length) == 0
+                                ? 0
+                                : 1 + edit_distance(shown, option_rows[i].name);
         if (!nearest || distance < least) {
-            nearest = rows[i].name;
+            nearest = option_rows[i].name;
             least = distance;
         }
     }
@@ -394,7 +201,7 @@ static COLD void warn_of_unknown(const char *name, size_t length)
 static bool is_option(const char *name, size_t length)
 {
     for (int i = 0; i < ROW_COUNT; i++)
-        if (strncmp(rows[i].name, name, length) == 0 && !rows[i].name[length])
+        if (strncmp(option_rows[i].name, name, length) == 0 && !option_rows[i].name[length])
             return true;
     return false;
 }
@@ -407,7 +214,7 @@ static void look_for_unknown(char *const *environment)
         size_t length = 0;
         while (name[length] && name[length] != '=')
             length++;
-        if (strncmp(name, PREFIX, strlen(PREFIX)) == 0 && !is_option(name, length)) {
+        if (strncmp(name, OPTION_PREFIX, strlen(OPTION_PREFIX)) == 0 && !is_option(name, length)) {
             warn_of_unknown(name, length);
             said++;
         }
@@ -458,16 +265,15 @@ bool options_select(char *const *environment, bool secure, const char *const *na
 
 void options_load(char *const *environment, const char *program)
 {
-    uint32_t wrong = 0;
+    bool is_wrong[ROW_COUNT];
     texts_used = 0;
     parts_off = 0;
     for (int i = 0; i < ROW_COUNT; i++)
-        if (!load_row((enum row_index)i, environment))
-            wrong |= 1u << i;
+        is_wrong[i] = !load_row((enum row_index)i, environment);
     /* Before the first line about the others. */
     log_start(options.log, options.log_file);
     for (int i = 0; i < ROW_COUNT; i++)
-        if (wrong & 1u << i)
+        if (is_wrong[i])
             refuse((enum row_index)i, environment);
     if (!options.service)
         find_service(environment, program);
@@ -484,10 +290,10 @@ size_t options_help(char *out, size_t size)
     size_t used = 0;
     for (int i = 0; i < ROW_COUNT && used < size; i++) {
         char accepted[ACCEPTED_SIZE];
-        describe(&rows[i], accepted);
-        used += format(out + used, size - used, "%s=%s\n    %s (%s; default %s)\n", rows[i].name,
-                       text_in_force[i] ? text_in_force[i] : "(wrong value)", rows[i].help,
-                       accepted, rows[i].default_text);
+        describe(&option_rows[i], accepted);
+        used += format(out + used, size - used, "%s=%s\n    %s (%s; default %s)\n",
+                       option_rows[i].name, text_in_force[i] ? text_in_force[i] : "(wrong value)",
+                       option_rows[i].help, accepted, option_rows[i].default_text);
     }
     return used;
 }

@@ -1,0 +1,64 @@
+/* option_rows.h: the rows of the table of options: names, what they accept, where they go.
+ *
+ * Owns: the rows. Context: any (constants). Locks: none. */
+#ifndef LIBAGENT_OPTION_ROWS_H
+#define LIBAGENT_OPTION_ROWS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/base/compiler.h"
+#include "agent/base/options.h"
+
+#define OPTION_PREFIX "LIBAGENT_"
+
+enum option_type {
+    TYPE_BOOL,
+    TYPE_SHARE,
+    TYPE_WORD,
+    TYPE_WORD_SET,
+    TYPE_COUNT,
+    TYPE_SIZE,
+    TYPE_DURATION, /* 0 is accepted beside the bounds */
+    TYPE_TEXT,
+    TYPE_TEXT_OR_NONE, /* without a value NULL; its default is only what the help says */
+};
+
+struct option_row {
+    const char *name;
+    enum option_type type;
+    enum option_part part;
+    size_t offset, size; /* of the member of struct options */
+    const char *default_text;
+    uint64_t low, high;       /* TYPE_COUNT, TYPE_SIZE, TYPE_DURATION */
+    const char *const *words; /* TYPE_WORD, TYPE_WORD_SET: in the order of the enum */
+    const char *help;
+};
+
+enum row_index {
+    ROW_ENABLED,
+    ROW_PROCESSES,
+    ROW_PROCESS_RATE,
+    ROW_PROFILES,
+    ROW_FREQUENCY,
+    ROW_ALLOC_INTERVAL,
+    ROW_MAX_FRAMES,
+    ROW_UNWINDER,
+    ROW_PERIOD,
+    ROW_OUTPUT,
+    ROW_OUTPUT_LIMIT,
+    ROW_COMPRESSION,
+    ROW_MEMORY,
+    ROW_LOG,
+    ROW_LOG_FILE,
+    ROW_SERVICE,
+    ROW_THREAD_LABELS,
+    ROW_HELP,
+    ROW_COUNT
+};
+
+extern HIDDEN const struct option_row option_rows[ROW_COUNT];
+/* What a wrong value leads to, in words. */
+extern HIDDEN const char *const option_consequence[PART_COUNT];
+
+#endif

@@ -7,6 +7,7 @@
 #endif
 
 #include "agent/base/log.h"
+#include "agent/base/signal_sets.h"
 #include "agent/base/sys.h"
 
 enum { FREE, HELD, WAITED };
@@ -18,8 +19,7 @@ static __thread uint32_t ranks_held INITIAL_EXEC;
 /* The thread's signal mask before it took its first lock. */
 static __thread uint64_t mask_before INITIAL_EXEC;
 
-/* All but 33, by which glibc changes the user id in every thread. */
-static const uint64_t signals_that_wait = ~((uint64_t)1 << 32);
+static const uint64_t signals_that_wait = ALL_SIGNALS_BUT_LIBCS;
 
 static uint32_t rank_bit(const struct lock *lock)
 {

@@ -6,6 +6,7 @@
 #include <ucontext.h>
 
 #include "agent/base/next.h"
+#include "agent/base/signal_sets.h"
 #include "agent/base/sys.h"
 
 #ifndef AT_MINSIGSTKSZ
@@ -21,8 +22,6 @@ struct kernel_action {
     void (*restorer)(void);
     uint64_t mask;
 };
-
-#define SIGNAL_BIT(number) ((uint64_t)1 << ((number)-1))
 
 static const uint64_t own_bit = SIGNAL_BIT(SAMPLING_SIGNAL);
 static sampling_handler sample;
@@ -83,13 +82,7 @@ static bool is_ours(const siginfo_t *info)
     return info->si_code == SI_TIMER && thread_slot_is_ours(info->si_value.sival_ptr);
 }
 
-/* What waits while we sample: all signals, or a handler of the app's that leaves ours by a jump
- * would leave the thread inside the agent for good. Not those that the handler's own code would
- * raise, as the app's handler of crashes is to see them, and not 33, by which glibc changes the
- * user id in every thread. */
-static const uint64_t signals_that_wait =
-    ~(SIGNAL_BIT(SIGILL) | SIGNAL_BIT(SIGTRAP) | SIGNAL_BIT(SIGBUS) | SIGNAL_BIT(SIGFPE) |
-      SIGNAL_BIT(SIGSEGV) | SIGNAL_BIT(SIGSYS) | SIGNAL_BIT(33));
+static const uint64_t signals_that_wait = SIGNALS_THAT_WAIT;
 
 static void on_signal(int signal, siginfo_t *info, void *context)
 {
@@ -189,7 +182,7 @@ bool sampling_signal_action(int signal, const struct sigaction *action, struct s
 {
     if (!started || signal < 1 || signal > 64)
         return false;
-    uint64_t bit = (uint64_t)1 << (signal - 1);
+    uint64_t bit = SIGNAL_BIT(signal);
     bool was_widened = load_relaxed(&sampling_signal_widened) & bit;
     bool widens = action && has_handler(action) && (action->sa_flags & SA_ONSTACK) &&
                   has_small_alternate_stack();

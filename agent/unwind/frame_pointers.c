@@ -98,10 +98,8 @@ static uint32_t frame_pointers_walk(struct unwind_regs *regs, bool exact, struct
         note(&c, modules_find(c.list, pcs[count + i]), false);
     /* The reader goes over what is left of the stack, to see whether it is the home stack. */
     uintptr_t word;
-    bool whole = *flags & UNWIND_COMPLETE && stack_read(&c.reader, regs->r[UNWIND_SP], &word);
-    if (whole && !(*flags & UNWIND_INTERRUPTED) && stack_reader_adopt(&c.reader) &&
-        c.purity != IMPURE)
-        *flags |= UNWIND_CLEAN;
+    bool reaches_end = stack_read(&c.reader, regs->r[UNWIND_SP], &word);
+    *flags |= purity_flag(c.purity, *flags, count + tail, reaches_end ? &c.reader : NULL);
     return count + tail;
 }
 

@@ -35,6 +35,7 @@
 #include "agent/base/log.h"
 #include "agent/base/next.h"
 #include "agent/base/scratch_stack.h"
+#include "agent/base/signal_sets.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
 #include "agent/unwind/libunwind_space.h"
@@ -183,9 +184,7 @@ static uint32_t walk_in(struct place *p, struct unwind_regs *regs, bool exact,
     scratch_stack_call(walk_frames, p, p, &mark);
     if (p->known_count)
         p->count = p->known_count;
-    bool whole = p->flags & UNWIND_COMPLETE && !(p->flags & UNWIND_INTERRUPTED);
-    if (whole && !p->switched && stack_reader_adopt(&p->reader) && p->purity != IMPURE && p->count)
-        p->flags |= UNWIND_CLEAN;
+    p->flags |= purity_flag(p->purity, p->flags, p->count, p->switched ? NULL : &p->reader);
     *flags = p->flags;
     *generation = p->list->generation;
     return p->count;
@@ -210,12 +209,7 @@ static void give_place(uint32_t index)
     __atomic_fetch_and(&taken, ~(1u << index), __ATOMIC_RELEASE);
 }
 
-/* As during the agent's handler: faults are still shown to the app's handlers, and libc's signal
- * 33 changes the user id. */
-#define SIGNAL_BIT(number) ((uint64_t)1 << ((number)-1))
-static const uint64_t signals_that_wait =
-    ~(SIGNAL_BIT(SIGILL) | SIGNAL_BIT(SIGTRAP) | SIGNAL_BIT(SIGBUS) | SIGNAL_BIT(SIGFPE) |
-      SIGNAL_BIT(SIGSEGV) | SIGNAL_BIT(SIGSYS) | SIGNAL_BIT(33));
+static const uint64_t signals_that_wait = SIGNALS_THAT_WAIT;
 
 static uint32_t libunwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *home,
                                uint64_t *pcs, uint32_t max, uint32_t *flags, uint32_t *generation)

@@ -4,6 +4,7 @@
 
 #include "agent/base/sys.h"
 #include "agent/unwind/cfi.h"
+#include "agent/unwind/x86_code.h"
 
 #if defined(__x86_64__)
 
@@ -125,7 +126,6 @@ static bool reaches(const struct module_list *list, uintptr_t target, uintptr_t 
  * *target becomes where it ends. */
 static bool leads_to(struct code_reader *reader, uintptr_t *target, uintptr_t pc)
 {
-    static const uint8_t endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
     for (int jumps = 0; jumps <= JUMPS_MAX; jumps++) {
         if (reaches(reader->list, *target, pc))
             return true;
@@ -134,7 +134,7 @@ static bool leads_to(struct code_reader *reader, uintptr_t *target, uintptr_t pc
         if (!m || !m->object->code_readable || m->end - *target < sizeof(code) ||
             !read_object(reader, *target, code, sizeof(code)))
             return false;
-        size_t at = memcmp(code, endbr64, sizeof(endbr64)) == 0 ? sizeof(endbr64) : 0;
+        size_t at = x86_endbr64(code, sizeof(code));
         at += code[at] == 0xf2; /* bnd */
         if (code[at] != 0xff || code[at + 1] != 0x25)
             return false;
@@ -175,31 +175,22 @@ static void find_frame_pointer(struct code_reader *reader, uintptr_t sp, uintptr
  * `pc`: pushes, and a subtraction from the stack pointer. */
 static uintptr_t taken_at_start(struct code_reader *reader, uintptr_t start, uintptr_t pc)
 {
-    static const uint8_t endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
     uint8_t code[START_MAX + 8] = {0}; /* and an operand */
     size_t size = MIN_OF(pc - start, (uintptr_t)START_MAX);
     uintptr_t taken = 0;
     if (!size || !read_object(reader, start, code, size))
         return 0;
-    size_t at = memcmp(code, endbr64, sizeof(endbr64)) == 0 ? sizeof(endbr64) : 0;
-    for (;;) {
-        size_t length = 1 + (code[at] == 0x41); /* push r8 to r15 */
-        if (at + length > size)
-            return taken;
-        if ((code[at + length - 1] & 0xf8) == 0x50) {
-            taken += sizeof(uintptr_t);
-        } else if (code[at] == 0x48 && (code[at + 1] == 0x83 || code[at + 1] == 0x81) &&
-                   code[at + 2] == 0xec) { /* sub rsp, by one byte or four */
-            length = code[at + 1] == 0x83 ? 4 : 7;
-            if (at + length <= size)
-                taken +=
-                    (uintptr_t)(length == 4 ? (int8_t)code[at + 3] : displacement(code + at + 3));
-            return taken;
-        } else {
-            return taken;
-        }
-        at += length;
-    }
+    size_t at = x86_endbr64(code, size), length;
+    bool is_rbp;
+    for (; (length = x86_push_or_pop(code, at, size, X86_PUSH, &is_rbp)); at += length)
+        taken += sizeof(uintptr_t);
+    /* sub rsp, by one byte or four */
+    if (code[at] != 0x48 || (code[at + 1] != 0x83 && code[at + 1] != 0x81) || code[at + 2] != 0xec)
+        return taken;
+    length = code[at + 1] == 0x83 ? 4 : 7;
+    if (at + length <= size)
+        taken += (uintptr_t)(length == 4 ? (int8_t)code[at + 3] : displacement(code + at + 3));
+    return taken;
 }
 
 /* Of `words` from the stack pointer on the return address whose call went to the last function

@@ -8,6 +8,10 @@
 #define LIBAGENT_STACK_PURITY_H
 
 #include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/unwind/stack_reader.h"
+#include "agent/unwind/unwind.h"
 
 enum purity { PURE_APP, PURE_SYSTEM, PURE_LAST, IMPURE };
 
@@ -22,6 +26,16 @@ static inline enum purity purity_after(enum purity before, bool system, bool kno
     if (before == PURE_SYSTEM && !system)
         return PURE_LAST;
     return before;
+}
+
+/* UNWIND_CLEAN or 0, for a walk that is over; the words that a whole walk over one stack read are
+ * adopted by its home stack. `one_stack`: the walk's reader, NULL where it left that stack. */
+static inline uint32_t purity_flag(enum purity purity, uint32_t flags, uint32_t count,
+                                   struct stack_reader *one_stack)
+{
+    bool whole = (flags & UNWIND_COMPLETE) && !(flags & UNWIND_INTERRUPTED);
+    bool adopted = whole && one_stack && stack_reader_adopt(one_stack);
+    return adopted && purity != IMPURE && count ? UNWIND_CLEAN : 0;
 }
 
 #endif

@@ -322,12 +322,9 @@ uint32_t unwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *
              (is_again = catch_up(home)));
     if (w.known_count)
         w.count = w.known_count;
-    if (step == STEP_END) {
+    if (step == STEP_END)
         w.flags |= UNWIND_COMPLETE;
-        bool one_stack = w.switches == 0 && !(w.flags & UNWIND_INTERRUPTED);
-        if (one_stack && stack_reader_adopt(&w.reader) && w.purity != IMPURE && w.count)
-            w.flags |= UNWIND_CLEAN;
-    }
+    w.flags |= purity_flag(w.purity, w.flags, w.count, w.switches ? NULL : &w.reader);
     *flags = w.flags;
     return w.count;
 }

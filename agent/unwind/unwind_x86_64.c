@@ -2,10 +2,10 @@
  * on rsp or rbp and say where rbp is saved. Three forms of expressions are so common that they
  * get rules too: PLT stubs, and the two of realigned frames. */
 #if defined(__x86_64__)
-#include <string.h>
 #include <ucontext.h>
 
 #include "agent/unwind/unwind_arch.h"
+#include "agent/unwind/x86_code.h"
 
 enum { RBP = UNWIND_FP, RSP = UNWIND_SP, RIP = UNWIND_PC };
 
@@ -103,25 +103,13 @@ uint64_t arch_pack(const struct object *object, const struct cfi_row *row, uint6
     return rule_make(row->cfa_register == RSP ? RULE_SP : RULE_FP, slot, offset);
 }
 
-/* The length of `push reg` (base 0x50) or `pop reg` (0x58) at code[at], 0: another instruction. */
-static size_t push_or_pop(const uint8_t *code, size_t at, size_t size, uint8_t base, bool *is_rbp)
-{
-    size_t prefix = at < size && code[at] == 0x41; /* r8 to r15 */
-    if (at + prefix >= size || (code[at + prefix] & 0xf8) != base)
-        return 0;
-    *is_rbp = !prefix && code[at] == base + 5;
-    return prefix + 1;
-}
-
 uint64_t arch_bare_rule(const uint8_t *code, size_t at, size_t size)
 {
-    static const uint8_t endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
-    size_t i =
-        size > sizeof(endbr64) && memcmp(code, endbr64, sizeof(endbr64)) == 0 ? sizeof(endbr64) : 0;
+    size_t i = x86_endbr64(code, size);
     uint32_t pushes = 0, rbp_push = 0;
     bool is_rbp;
     while (i < at) {
-        size_t length = push_or_pop(code, i, size, 0x50, &is_rbp);
+        size_t length = x86_push_or_pop(code, i, size, X86_PUSH, &is_rbp);
         if (!length)
             break;
         i += length;
@@ -132,7 +120,7 @@ uint64_t arch_bare_rule(const uint8_t *code, size_t at, size_t size)
     /* In the epilogue only what is popped from here to the ret is still pushed. */
     uint32_t pops = 0;
     size_t length;
-    for (i = at; (length = push_or_pop(code, i, size, 0x58, &is_rbp)); i += length)
+    for (i = at; (length = x86_push_or_pop(code, i, size, X86_POP, &is_rbp)); i += length)
         pops++;
     if (i < size && code[i] == 0xf3)
         i++;

@@ -20,6 +20,7 @@
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
 #include "agent/flush.h"
+#include "agent/rates.h"
 #include "agent/record/scratch.h"
 #include "agent/record/time_recorder.h"
 #include "agent/sched/cpu_sample.h"
@@ -229,7 +230,8 @@ static int start(char **argv, char *const *environment, const char *program)
     /* The main thread's frames lie below its arguments. */
     thread_begin(thread_attach((uintptr_t)argv, 0));
     if (with_alloc)
-        alloc_start(options.alloc_interval, scheduler != NULL);
+        alloc_start(options.alloc_interval);
+    rates_start(NULL);
     log_info("profiling %s, pid %d:%s%s, stacks by %s", program, sys_pid(), scheduler ? " cpu" : "",
              with_alloc ? " alloc" : "", unwinder->name);
     return 0;
@@ -349,6 +351,7 @@ void agent_at_exit(void)
     if (scheduler)
         scheduler->stop();
     store_release(&moment_work, NULL);
+    rates_stop();
     agent_thread_finish(clock_monotonic_ns() + exit_limit_ns);
     log_flush();
     thread_tls.inside--;
@@ -478,6 +481,7 @@ void agent_fork_child(void)
     rng_reset_in_child();
     log_reset_in_child();
     flush_reset_in_child();
+    rates_reset_in_child();
     uploader_reset_in_child(thread_pid());
     agent_thread_reset_in_child();
     /* Gaps of its own, not those of the parent. */

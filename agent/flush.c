@@ -11,6 +11,7 @@
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
 #include "agent/export/export.h"
+#include "agent/rates.h"
 #include "agent/record/time_recorder.h"
 #include "agent/sched/cpu_sample.h"
 #include "agent/thread/thread_context.h"
@@ -20,7 +21,7 @@
 /* A sample takes microseconds; a second means that its thread is stopped. */
 static const uint64_t quiescence_limit_ns = NS_PER_SEC;
 
-enum { COMMENTS = STAT_COUNT + 5, COMMENT_SIZE = 160 };
+enum { COMMENTS = STAT_COUNT + 8, COMMENT_SIZE = 160 };
 
 static struct lock flush_lock = LOCK_INIT(LOCK_FLUSH);
 static uint32_t sequence;
@@ -35,14 +36,16 @@ static struct {
 /* The agent's own threads: label and CPU time that is in a window already. */
 static struct {
     struct thread_label label;
+    enum pseudo_frame part;
     uint64_t accounted_ns;
 } own_threads[FLUSH_OWN_THREADS] = {
-    [FLUSH_OWN_AGENT].label.name = "libagent",
-    [FLUSH_OWN_UPLOADER].label.name = "libagent-up",
+    [FLUSH_OWN_AGENT] = {.label.name = "libagent", .part = PSEUDO_AGENT},
+    [FLUSH_OWN_UPLOADER] = {.label.name = "libagent-up", .part = PSEUDO_UPLOADER},
 };
 
 static struct {
     uint64_t before[STAT_COUNT];
+    uint64_t cpu_before_ns; /* the process's CPU clock */
     char texts[COMMENTS][COMMENT_SIZE];
     const char *list[COMMENTS + 1];
 } comments;
@@ -80,7 +83,7 @@ static void add_own_threads(void)
         if (now <= own_threads[i].accounted_ns)
             continue;
         uint64_t spent = now - own_threads[i].accounted_ns;
-        cpu_sample_add_overhead(&own_threads[i].label, spent);
+        cpu_sample_add_overhead(&own_threads[i].label, own_threads[i].part, spent);
         stats_add(STAT_FLUSH_NS, spent);
         own_threads[i].accounted_ns = now;
     }
@@ -129,9 +132,37 @@ bool flush_is_due_at_end(void)
     return recorder_has_samples() || pending.window || has_unreached_thread();
 }
 
+static uint64_t since_last_comments(enum stat_id stat)
+{
+    return stats_get(stat) - comments.before[stat];
+}
+
+/* What the agent took of the process's CPU time, and how that was bounded. */
+static size_t comment_overhead(size_t count)
+{
+    uint64_t now = clock_process_cpu_ns();
+    uint64_t cpu = MAX_OF(now - comments.cpu_before_ns, (uint64_t)1);
+    uint64_t spent = since_last_comments(STAT_HANDLERS_NS) + since_last_comments(STAT_HOOKS_NS) +
+                     since_last_comments(STAT_FLUSH_NS);
+    uint64_t hundredths = spent / (cpu / 10000 + 1);
+    comments.cpu_before_ns = now;
+    format(comments.texts[count++], COMMENT_SIZE,
+           "libagent: overhead: %llu.%02llu %% of the process's CPU time",
+           (unsigned long long)(hundredths / 100), (unsigned long long)(hundredths % 100));
+    if (rates_period_ns() > NS_PER_SEC / options.frequency)
+        format(comments.texts[count++], COMMENT_SIZE,
+               "libagent: to keep to LIBAGENT_OVERHEAD cpu samples come each %llu us of CPU time",
+               (unsigned long long)(rates_period_ns() / 1000));
+    if (rates_alloc_interval() > options.alloc_interval)
+        format(comments.texts[count++], COMMENT_SIZE,
+               "libagent: to keep to LIBAGENT_OVERHEAD allocation samples come each %llu bytes",
+               (unsigned long long)rates_alloc_interval());
+    return count;
+}
+
 static void make_comments(const struct window *window)
 {
-    size_t count = 0;
+    size_t count = comment_overhead(0);
     format(comments.texts[count++], COMMENT_SIZE, "libagent: service: %s",
            options.service ? options.service : "");
     format(comments.texts[count++], COMMENT_SIZE, "libagent: unwinder: %s", unwinder->name);
@@ -252,4 +283,5 @@ void flush_reset_in_child(void)
     for (size_t i = 0; i < FLUSH_OWN_THREADS; i++)
         own_threads[i].label.tid = 0;
     memset(comments.before, 0, sizeof(comments.before));
+    comments.cpu_before_ns = 0;
 }

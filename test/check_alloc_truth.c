@@ -20,7 +20,7 @@
 static void start(uint64_t interval)
 {
     fixture_start((size_t)32 << 20);
-    alloc_start(interval, false);
+    alloc_start(interval);
 }
 
 /* An allocation that went well. */
@@ -121,7 +121,7 @@ START_TEST(every_site_is_sampled_without_bias)
     start(interval);
     for (int seed = 0; seed < SEEDS; seed++) {
         uint64_t made[SIZES] = {0};
-        alloc_start(interval, false); /* this thread begins anew, with a seed of its own */
+        alloc_start(interval); /* this thread begins anew, with a seed of its own */
         for (int i = 0; i < cases[_i].stream; i++) {
             size_t index = draw_size(&rng);
             walk_site = 1000 + index;
@@ -212,7 +212,7 @@ START_TEST(a_nested_call_before_sampling_began_counts_once)
     uint64_t saved = agent_nested_begin();
     allocate(16);
     agent_nested_end(saved);
-    alloc_start(1, false);
+    alloc_start(1);
     allocate(40);
     check_values(fixture_at(fixture_turn(), RECORD_ALLOC, 0), 2, 80);
 }

@@ -48,9 +48,9 @@ END_TEST
 
 START_TEST(overhead_alone_is_kept_for_a_later_window)
 {
-    own->overhead_ns = 1234;
+    own->overhead_ns[OVERHEAD_HOOKS] = 1234;
     ck_assert_int_eq(flush_window(false), 0);
-    ck_assert_uint_eq(own->overhead_ns, 0);
+    ck_assert_uint_eq(own->overhead_ns[OVERHEAD_HOOKS], 0);
     ck_assert(!flush_is_due_at_end());
     flush_add_sample(RECORD_CPU, 5);
     ck_assert(flush_is_due_at_end());
@@ -183,7 +183,7 @@ END_TEST
 START_TEST(without_a_cpu_profile_no_time_is_added)
 {
     flush_start(false);
-    own->overhead_ns = 5;
+    own->overhead_ns[OVERHEAD_HOOKS] = 5;
     flush_add_sample(RECORD_ALLOC, 1000);
     ck_assert_int_eq(flush_window(true), 1);
     flush_write_out();

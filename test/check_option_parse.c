@@ -70,21 +70,21 @@ START_TEST(shown_sizes_and_durations_are_read_again)
 }
 END_TEST
 
-START_TEST(shares_from_text)
+START_TEST(decimals_from_text)
 {
     static const struct {
         const char *text;
         double value; /* -1: not accepted */
-    } cases[] = {{"0", 0},    {"1", 1},         {"0.5", 0.5},     {".25", 0.25}, {"1.0", 1},
-                 {"1.", 1},   {"0.001", 0.001}, {"1.000001", -1}, {"2", -1},     {"", -1},
-                 {".", -1},   {"0.1.2", -1},    {"-0.5", -1},     {"5e-1", -1},  {"nan", -1},
+    } cases[] = {{"0", 0},    {"1", 1},         {"0.5", 0.5},           {".25", 0.25},  {"1.0", 1},
+                 {"1.", 1},   {"0.001", 0.001}, {"1.000001", 1.000001}, {"20.5", 20.5}, {"", -1},
+                 {".", -1},   {"0.1.2", -1},    {"-0.5", -1},           {"5e-1", -1},   {"nan", -1},
                  {"50%", -1}, {"0,5", -1},      {"00.5", 0.5}};
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-        double share;
-        bool good = parse_share(cases[i].text, &share);
+        double number;
+        bool good = parse_decimal(cases[i].text, &number);
         ck_assert_msg(good == (cases[i].value >= 0), "%s", cases[i].text);
         if (good)
-            ck_assert_double_eq_tol(share, cases[i].value, 1e-15);
+            ck_assert_double_eq_tol(number, cases[i].value, 1e-15);
     }
 }
 END_TEST
@@ -178,7 +178,7 @@ Suite *suite(void)
     TCase *parsing = tcase_create("parse");
     tcase_add_test(parsing, sizes_and_durations_from_text);
     tcase_add_test(parsing, shown_sizes_and_durations_are_read_again);
-    tcase_add_test(parsing, shares_from_text);
+    tcase_add_test(parsing, decimals_from_text);
     tcase_add_test(parsing, edit_distances);
     tcase_add_test(parsing, words_and_sets_of_words);
     tcase_add_test(parsing, booleans);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/base/compiler.h"
+#include "agent/base/option_rows.h"
 #include "agent/base/options.h"
 #include "agent/base/sys.h"
 #include "test/temp_path.h"
@@ -82,6 +83,7 @@ START_TEST(defaults)
     ck_assert_uint_eq(options.profiles, PROFILE_CPU | PROFILE_ALLOC);
     ck_assert_uint_eq(options.frequency, 101);
     ck_assert_uint_eq(options.alloc_interval, 512 * 1024);
+    ck_assert(options.overhead == 1);
     ck_assert_uint_eq(options.max_frames, 256);
     ck_assert_int_eq(options.unwinder, UNWINDER_AUTO);
     ck_assert_uint_eq(options.period_ns, 60000000000u);
@@ -108,16 +110,18 @@ START_TEST(given_values)
     load(ENVIRONMENT("PATH=/bin", "LIBAGENT_ENABLED=yes", "LIBAGENT_PROCESSES=redis*,python3",
                      "LIBAGENT_PROCESS_RATE=0.25", "LIBAGENT_PROFILES= alloc ",
                      "LIBAGENT_FREQUENCY=10000", "LIBAGENT_ALLOC_INTERVAL=1",
-                     "LIBAGENT_MAX_FRAMES=1024", "LIBAGENT_UNWINDER=libunwind",
-                     "LIBAGENT_PERIOD=24h", "LIBAGENT_OUTPUT=/var/p", "LIBAGENT_OUTPUT_LIMIT=5mib",
-                     "LIBAGENT_COMPRESSION=ZSTD", "LIBAGENT_MEMORY=9MiB", "LIBAGENT_LOG=debug",
-                     "LIBAGENT_SERVICE=shop", "LIBAGENT_THREAD_LABELS=off", "LIBAGENT_HELP=1"));
+                     "LIBAGENT_OVERHEAD=0.5", "LIBAGENT_MAX_FRAMES=1024",
+                     "LIBAGENT_UNWINDER=libunwind", "LIBAGENT_PERIOD=24h", "LIBAGENT_OUTPUT=/var/p",
+                     "LIBAGENT_OUTPUT_LIMIT=5mib", "LIBAGENT_COMPRESSION=ZSTD",
+                     "LIBAGENT_MEMORY=9MiB", "LIBAGENT_LOG=debug", "LIBAGENT_SERVICE=shop",
+                     "LIBAGENT_THREAD_LABELS=off", "LIBAGENT_HELP=1"));
     ck_assert(options.enabled);
     ck_assert_str_eq(options.processes, "redis*,python3");
     ck_assert(options.process_rate == 0.25);
     ck_assert_uint_eq(options.profiles, PROFILE_ALLOC);
     ck_assert_uint_eq(options.frequency, 10000);
     ck_assert_uint_eq(options.alloc_interval, 1);
+    ck_assert(options.overhead == 0.5);
     ck_assert_uint_eq(options.max_frames, 1024);
     ck_assert_int_eq(options.unwinder, UNWINDER_LIBUNWIND);
     ck_assert_uint_eq(options.period_ns, 86400000000000u);
@@ -196,6 +200,8 @@ START_TEST(wrong_values_switch_their_part_off)
     check_wrong("LIBAGENT_THREAD_LABELS=2", "0, 1, false, true, no, yes, off or on", PART_ALL);
     check_wrong("LIBAGENT_ENABLED=maybe", "false, true", PART_ALL);
     check_wrong("LIBAGENT_PROCESS_RATE=1.1", "a number from 0 to 1;", PART_ALL);
+    check_wrong("LIBAGENT_OVERHEAD=0", "a number above 0, up to 20;", PART_ALL);
+    check_wrong("LIBAGENT_OVERHEAD=20.1", "a number above 0, up to 20;", PART_ALL);
     check_wrong("LIBAGENT_OUTPUT_LIMIT=much", "a size from", PART_OUTPUT);
     check_wrong("LIBAGENT_UNWINDER=dwarf", "one of auto, cfi, fp, libunwind;", PART_ALL);
     check_wrong("LIBAGENT_COMPRESSION=lz4", "one of gzip, zstd, none;", PART_OUTPUT);
@@ -222,23 +228,19 @@ START_TEST(texts_have_a_longest)
         CHECK_SILENT();
     }
     /* All at their longest find room. */
-    static char all[18][4200];
-    static const char *const names[] = {
-        "ENABLED",        "PROCESSES",  "PROCESS_RATE", "PROFILES", "FREQUENCY",
-        "ALLOC_INTERVAL", "MAX_FRAMES", "PERIOD",       "OUTPUT",   "OUTPUT_LIMIT",
-        "COMPRESSION",    "MEMORY",     "LOG",          "LOG_FILE", "OTEL_SERVICE_NAME",
-        "THREAD_LABELS",  "HELP",       "UNWINDER"};
-    char *environment[19] = {NULL};
-    for (int i = 0; i < 18; i++) {
-        int start = sprintf(all[i], i == 14 ? "%s=" : "LIBAGENT_%s=", names[i]);
+    static char all[ROW_COUNT][4200];
+    char *environment[ROW_COUNT + 1] = {NULL};
+    for (int i = 0; i < ROW_COUNT; i++) {
+        int start =
+            sprintf(all[i], "%s=", i == ROW_SERVICE ? "OTEL_SERVICE_NAME" : option_rows[i].name);
         memset(all[i] + start, '0', 4095);
         all[i][start + 4094] = '1'; /* a number that is right, or a wrong word */
         environment[i] = all[i];
     }
     load(environment);
     ck_assert_uint_eq(options.frequency, 1);
-    ck_assert_str_eq(options.service, all[14] + strlen("OTEL_SERVICE_NAME="));
-    ck_assert_str_eq(options.log_file, all[13] + strlen("LIBAGENT_LOG_FILE="));
+    ck_assert_str_eq(options.service, all[ROW_SERVICE] + strlen("OTEL_SERVICE_NAME="));
+    ck_assert_str_eq(options.log_file, all[ROW_LOG_FILE] + strlen("LIBAGENT_LOG_FILE="));
 }
 END_TEST
 
@@ -413,7 +415,7 @@ START_TEST(the_help_shows_the_values_in_force)
     logged();
     size_t length = options_help(text, sizeof(text));
     ck_assert_uint_eq(length, strlen(text));
-    ck_assert_int_eq(lines_of(text), 2 * 18);
+    ck_assert_int_eq(lines_of(text), 2 * ROW_COUNT);
     ck_assert_ptr_nonnull(strstr(text, "LIBAGENT_FREQUENCY=99\n    samples in each second"));
     ck_assert_ptr_nonnull(strstr(text, "(a whole number from 1 to 10000; default 101)\n"));
     ck_assert_ptr_nonnull(strstr(text, "LIBAGENT_PERIOD=(wrong value)\n"));

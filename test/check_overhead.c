@@ -50,9 +50,9 @@ START_TEST(a_short_hook_costs_what_it_took)
     struct thread_slot *slot = start();
     uint64_t begin = monotonic_ns;
     monotonic_ns += 700;
-    thread_add_overhead(slot, begin, TIMES);
-    ck_assert_int_eq(slot->overhead_ns, 700 * TIMES);
-    ck_assert_uint_eq(stats_get(STAT_OVERHEAD_NS), 700 * TIMES);
+    thread_add_overhead(slot, OVERHEAD_HOOKS, begin, TIMES);
+    ck_assert_int_eq(slot->overhead_ns[OVERHEAD_HOOKS], 700 * TIMES);
+    ck_assert_uint_eq(stats_get(STAT_HOOKS_NS), 700 * TIMES);
     ck_assert_uint_eq(slot->cpu_last_ns, thread_cpu_ns + 700 * TIMES);
 }
 END_TEST
@@ -63,16 +63,16 @@ START_TEST(an_interrupted_hook_costs_no_more_than_the_limit)
     struct thread_slot *slot = start();
     uint64_t begin = monotonic_ns;
     each_look_ns = LONGEST_NS / 2;
-    thread_add_overhead(slot, begin, 1);
-    ck_assert_int_eq(slot->overhead_ns, LONGEST_NS / 2);
+    thread_add_overhead(slot, OVERHEAD_HOOKS, begin, 1);
+    ck_assert_int_eq(slot->overhead_ns[OVERHEAD_HOOKS], LONGEST_NS / 2);
     begin = monotonic_ns;
     each_look_ns = NS_PER_SEC;
-    thread_add_overhead(slot, begin, TIMES);
-    ck_assert_int_eq(slot->overhead_ns, LONGEST_NS / 2 + LONGEST_NS * TIMES);
+    thread_add_overhead(slot, OVERHEAD_HOOKS, begin, TIMES);
+    ck_assert_int_eq(slot->overhead_ns[OVERHEAD_HOOKS], LONGEST_NS / 2 + LONGEST_NS * TIMES);
     /* Less than the limit at the first look, far more at a second one. */
     begin = monotonic_ns + NS_PER_SEC - 1000;
-    thread_add_overhead(slot, begin, 1);
-    ck_assert_int_eq(slot->overhead_ns, LONGEST_NS / 2 + LONGEST_NS * TIMES + 1000);
+    thread_add_overhead(slot, OVERHEAD_HOOKS, begin, 1);
+    ck_assert_int_eq(slot->overhead_ns[OVERHEAD_HOOKS], LONGEST_NS / 2 + LONGEST_NS * TIMES + 1000);
 }
 END_TEST
 

@@ -65,7 +65,7 @@ START_TEST(the_main_thread_attaches)
     ck_assert_uint_le(slot->cpu_last_ns, clock_thread_cpu_ns());
     ck_assert_uint_eq(slot->stack_high, ALIGN_DOWN(high, (uintptr_t)8));
     ck_assert_uint_eq(slot->stack_low, slot->stack_high);
-    ck_assert_uint_eq(slot->overhead_ns, 0);
+    ck_assert_uint_eq(slot->overhead_ns[OVERHEAD_HOOKS], 0);
     thread_leave();
     ck_assert_ptr_null(thread_tls.slot);
     ck_assert_uint_eq(thread_tls.left, 1);
@@ -354,10 +354,10 @@ static void *take_and_release(void *argument)
             demand(index < ARRAY_SIZE(owners));
             if (exchange_acq_rel(&owners[index], 1))
                 add_relaxed(&shared, 1);
-            slots[s]->overhead_ns++;
+            slots[s]->overhead_ns[0]++;
         }
         for (int s = 0; s < TAKEN_AT_ONCE; s++) {
-            demand(slots[s]->overhead_ns == 1);
+            demand(slots[s]->overhead_ns[0] == 1);
             store_release(&owners[slots[s] - thread_slot_at(0)], 0);
             thread_release_slot(slots[s]);
         }

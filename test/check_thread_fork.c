@@ -39,7 +39,7 @@ static void check_child(void)
     ck_assert_uint_eq(own->label.tid, (uint64_t)getpid());
     ck_assert_uint_eq(own->is_main, 1);
     ck_assert_int_eq(own->timer, -1);
-    ck_assert_uint_eq(own->overhead_ns, 0);
+    ck_assert_uint_eq(own->overhead_ns[OVERHEAD_HOOKS], 0);
     ck_assert_uint_le(own->cpu_last_ns, clock_thread_cpu_ns());
     /* The others' slots are free. */
     for (int i = 0; i < 9; i++)
@@ -60,7 +60,7 @@ START_TEST(a_fork_child_has_one_slot)
     }
     if (own) {
         own->timer = 5;
-        own->overhead_ns = 5;
+        own->overhead_ns[OVERHEAD_HOOKS] = 5;
     }
     ck_assert_int_eq(status_of_child(check_child), 0);
     ck_assert_uint_eq(slots_in_use(), 10);

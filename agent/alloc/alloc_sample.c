@@ -21,16 +21,19 @@ enum alloc_state { ALLOC_OFF, ALLOC_ON, ALLOC_OFF_FOR_GOOD };
 
 static uint32_t state;
 static uint64_t interval = 1;
-static bool measures_cpu;
 
-void alloc_start(uint64_t interval_bytes, bool with_cpu)
+void alloc_start(uint64_t interval_bytes)
 {
-    interval = interval_bytes;
-    measures_cpu = with_cpu;
+    alloc_set_interval(interval_bytes);
     /* The calling thread found sampling off before main: it looks at once. */
     thread_tls.bytes_until_sample = 0;
     thread_tls.rng.state = 0;
     store_release(&state, ALLOC_ON);
+}
+
+void alloc_set_interval(uint64_t interval_bytes)
+{
+    store_relaxed(&interval, interval_bytes);
 }
 
 void alloc_stop(void)
@@ -54,14 +57,18 @@ uint64_t alloc_weight(size_t size, uint64_t interval_bytes)
 
 /* One less than the variate: `size` bytes are sampled when fewer are left, and so with the
  * probability P(variate - 1 < size) = P(variate <= size), the one in alloc_weight. */
-static uint64_t draw_gap(struct rng *rng)
+static void draw_gap(struct thread_tls *tls)
 {
-    return interval <= 1 ? 0 : (uint64_t)rng_exponential(rng, (double)interval) - 1;
+    uint64_t mean = load_relaxed(&interval);
+    tls->gap_mean = mean;
+    tls->bytes_until_sample =
+        mean <= 1 ? 0 : (uint64_t)rng_exponential(&tls->rng, (double)mean) - 1;
 }
 
+/* Of an allocation that used up the calling thread's gap. */
 static struct record_values values_of(size_t size)
 {
-    uint64_t weight = alloc_weight(size, interval);
+    uint64_t weight = alloc_weight(size, thread_tls.gap_mean);
     /* weight x size, from 1/2^16 to 1/2^8; 128 bits, as a block may have 2^47 bytes. */
     unsigned __int128 amount = (unsigned __int128)weight * size;
     return (struct record_values){
@@ -95,8 +102,6 @@ enum { TIMED_ONE_IN = 8 };
 static uint32_t sample(struct thread_slot *slot, size_t size)
 {
     static struct record_stack no_frames;
-    bool timed = measures_cpu && rng_next(&thread_tls.rng) % TIMED_ONE_IN == 0;
-    uint64_t begin = timed ? clock_monotonic_ns() : 0;
     struct record_stack *stack = scratch_claim();
     uint32_t flags = 0;
     thread_note_name(slot);
@@ -111,8 +116,6 @@ static uint32_t sample(struct thread_slot *slot, size_t size)
     }
     thread_guard_leave(slot);
     stats_add(STAT_ALLOC_SAMPLES, 1);
-    if (timed)
-        thread_add_overhead(slot, begin, TIMED_ONE_IN);
     return flags;
 }
 
@@ -133,13 +136,15 @@ static COLD void look_and_sample(size_t size)
     if (tls->rng.state == 0) {
         /* The thread's first gap: this allocation lies in it like any other. */
         rng_split(&tls->rng);
-        tls->bytes_until_sample = draw_gap(&tls->rng);
+        draw_gap(tls);
     }
+    bool timed = rng_next(&tls->rng) % TIMED_ONE_IN == 0;
+    uint64_t begin = timed ? clock_monotonic_ns() : 0;
     if (slot && !thread_owns(slot)) {
         /* A vfork child or a clone on shared TLS: nothing is recorded. It has used up the gap of
          * the thread whose TLS it runs on, which is to find an unused one, or its next allocation
          * would be sampled for certain. What is left of a gap is as long as a whole one. */
-        tls->bytes_until_sample = draw_gap(&tls->rng);
+        draw_gap(tls);
         return;
     }
     tls->inside = 1;
@@ -152,11 +157,13 @@ static COLD void look_and_sample(size_t size)
             flags = sample(slot, size);
         else
             stats_add(STAT_ALLOC_DROPPED_UNTRACKED, 1);
+        draw_gap(tls);
+        if (slot && timed)
+            thread_add_overhead(slot, OVERHEAD_HOOKS, begin, TIMED_ONE_IN);
         /* In its TLS teardown a thread has a slot for one sample only: nobody would give it
          * back later. */
         if (slot && tls->left)
             thread_leave();
-        tls->bytes_until_sample = draw_gap(&tls->rng);
     } else {
         tls->bytes_until_sample -= size;
     }

@@ -8,6 +8,9 @@
  * The weight is computed here, once. Interval 1 is the exception: every allocation is taken, with
  * weight 1.
  *
+ * The interval may change at any time: a thread goes on with the gap that it has, whose mean it
+ * keeps, since that is what tells the probability; its next gap is drawn with the new one.
+ *
  * Owns: the interval. Context: alloc_sample_inside_hook HOOK; start and stop INIT. Locks: none. */
 #ifndef LIBAGENT_ALLOC_SAMPLE_H
 #define LIBAGENT_ALLOC_SAMPLE_H
@@ -18,9 +21,10 @@
 
 #include "agent/base/compiler.h"
 
-/* `interval` in bytes, at least 1. `with_cpu`: CPU time of hooks is measured (and left out of the
- * CPU profile's values). */
-void alloc_start(uint64_t interval, bool with_cpu);
+/* `interval` in bytes, at least 1. */
+void alloc_start(uint64_t interval);
+/* Of gaps that are drawn from now on. Any context. */
+void alloc_set_interval(uint64_t interval);
 void alloc_stop(void);
 /* Sampling cannot start again in this process: threads need not look any more. */
 void alloc_stop_for_good(void);

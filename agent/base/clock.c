@@ -93,6 +93,11 @@ uint64_t clock_thread_cpu_ns(void)
     return read_kernel(CLOCK_THREAD_CPUTIME_ID);
 }
 
+uint64_t clock_process_cpu_ns(void)
+{
+    return read_kernel(CLOCK_PROCESS_CPUTIME_ID);
+}
+
 uint64_t clock_thread_cpu_of_ns(int tid)
 {
     return read_kernel(clock_id_of_thread(tid));

@@ -15,6 +15,8 @@ uint64_t clock_monotonic_ns(void); /* vdso, about 25 ns */
 uint64_t clock_realtime_ns(void);  /* since 1970, UTC */
 /* CPU time of the calling thread (a system call); 0 when the kernel refuses. */
 uint64_t clock_thread_cpu_ns(void);
+/* CPU time of all threads of the process, the ended ones too. */
+uint64_t clock_process_cpu_ns(void);
 /* CPU time of the thread `tid` of this process; 0 when it is gone. */
 uint64_t clock_thread_cpu_of_ns(int tid);
 /* The kernel's id of the CPU clock of thread `tid` (kernel ABI: (~tid << 3) | 6). */

@@ -77,7 +77,7 @@ bool parse_duration(const char *text, uint64_t *ns)
     return parse_with_unit(text, duration_units, ns);
 }
 
-bool parse_share(const char *text, double *share)
+bool parse_decimal(const char *text, double *number)
 {
     double value = 0, place = 1;
     bool any = false, fraction = false;
@@ -94,8 +94,8 @@ bool parse_share(const char *text, double *share)
             return false;
         }
     }
-    *share = value;
-    return any && value <= 1;
+    *number = value;
+    return any;
 }
 
 bool parse_bool(const char *text, bool *value)

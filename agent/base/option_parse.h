@@ -16,8 +16,8 @@ bool parse_count(const char *text, uint64_t *value) MUST_USE;
 bool parse_size(const char *text, uint64_t *bytes) MUST_USE;
 /* Nanoseconds: a count with ms, s, m, h behind it; nothing: seconds. */
 bool parse_duration(const char *text, uint64_t *ns) MUST_USE;
-/* A share from 0 to 1, such as 0.25. */
-bool parse_share(const char *text, double *share) MUST_USE;
+/* A number such as 2, 0.25 or .5. */
+bool parse_decimal(const char *text, double *number) MUST_USE;
 /* 0, 1, true, false, yes, no, on, off. */
 bool parse_bool(const char *text, bool *value) MUST_USE;
 /* The index in `words` (NULL at its end). */

@@ -55,6 +55,15 @@ const struct option_row option_rows[ROW_COUNT] = {
                             .high = 1ull << 40,
                             .help = "mean of allocated bytes between two samples; 1 records every "
                                     "allocation"},
+    [ROW_OVERHEAD] = {.name = OPTION_PREFIX "OVERHEAD",
+                      .type = TYPE_PERCENT,
+                      .part = PART_ALL,
+                      MEMBER(overhead),
+                      .default_text = "1",
+                      .high = 20,
+                      .help = "percent of the program's CPU time that samples may take: beyond, "
+                              "they become rarer; rates that are set are kept unless this is set, "
+                              "too"},
     [ROW_MAX_FRAMES] = {.name = OPTION_PREFIX "MAX_FRAMES",
                         .type = TYPE_COUNT,
                         .part = PART_ALL,

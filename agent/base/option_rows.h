@@ -15,6 +15,7 @@
 enum option_type {
     TYPE_BOOL,
     TYPE_SHARE,
+    TYPE_PERCENT, /* more than 0, at most `high` */
     TYPE_WORD,
     TYPE_WORD_SET,
     TYPE_COUNT,
@@ -30,7 +31,7 @@ struct option_row {
     enum option_part part;
     size_t offset, size; /* of the member of struct options */
     const char *default_text;
-    uint64_t low, high;       /* TYPE_COUNT, TYPE_SIZE, TYPE_DURATION */
+    uint64_t low, high;       /* TYPE_PERCENT, TYPE_COUNT, TYPE_SIZE, TYPE_DURATION */
     const char *const *words; /* TYPE_WORD, TYPE_WORD_SET: in the order of the enum */
     const char *help;
 };
@@ -42,6 +43,7 @@ enum row_index {
     ROW_PROFILES,
     ROW_FREQUENCY,
     ROW_ALLOC_INTERVAL,
+    ROW_OVERHEAD,
     ROW_MAX_FRAMES,
     ROW_UNWINDER,
     ROW_PERIOD,

@@ -72,7 +72,11 @@ static bool set_member(const struct option_row *row, const char *text)
         accepted = parse_bool(text, &value.flag);
         break;
     case TYPE_SHARE:
-        accepted = parse_share(text, &value.share);
+        accepted = parse_decimal(text, &value.share) && value.share <= 1;
+        break;
+    case TYPE_PERCENT:
+        accepted = parse_decimal(text, &value.share) && value.share > 0 &&
+                   value.share <= (double)row->high;
         break;
     case TYPE_WORD:
         accepted = parse_word(text, row->words, &value.word);
@@ -140,6 +144,9 @@ static void describe(const struct option_row *row, char out[ACCEPTED_SIZE])
         break;
     case TYPE_SHARE:
         format(out, ACCEPTED_SIZE, "a number from 0 to 1");
+        break;
+    case TYPE_PERCENT:
+        format(out, ACCEPTED_SIZE, "a number above 0, up to %lu", row->high);
         break;
     case TYPE_WORD:
         describe_words(row->words, words, sizeof(words));
@@ -283,6 +290,15 @@ void options_load(char *const *environment, const char *program)
 bool options_ok(enum option_part part)
 {
     return !(parts_off & (1u << part | 1u << PART_ALL));
+}
+
+bool options_is_set(const void *member)
+{
+    size_t offset = (size_t)((const char *)member - (const char *)&options);
+    for (int i = 0; i < ROW_COUNT; i++)
+        if (option_rows[i].offset == offset)
+            return text_in_force[i] != option_rows[i].default_text;
+    return false;
 }
 
 size_t options_help(char *out, size_t size)

@@ -30,6 +30,7 @@ struct options {
     uint32_t profiles;            /* LIBAGENT_PROFILES: PROFILE_ bits */
     uint32_t frequency;           /* LIBAGENT_FREQUENCY: Hz of CPU time, 1 to 10000 */
     uint64_t alloc_interval;      /* LIBAGENT_ALLOC_INTERVAL: bytes, at least 1 */
+    double overhead;              /* LIBAGENT_OVERHEAD: percent, above 0, to 20 */
     uint32_t max_frames;          /* LIBAGENT_MAX_FRAMES: 1 to 1024 */
     enum unwinder_id unwinder;    /* LIBAGENT_UNWINDER */
     uint64_t period_ns;           /* LIBAGENT_PERIOD: 0 or 1 s to 24 h */
@@ -58,6 +59,8 @@ bool options_select(char *const *environment, bool secure, const char *const *na
 void options_load(char *const *environment, const char *program);
 /* False when a wrong value switched the part off. */
 bool options_ok(enum option_part part);
+/* Was the member of `options` set, to whatever value? */
+bool options_is_set(const void *member);
 /* The table with the values in force, as LIBAGENT_HELP=1 shows it, into `out`; returns the
  * length. The README's table has the same names, defaults and texts. */
 size_t options_help(char *out, size_t size);

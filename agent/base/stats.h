@@ -26,7 +26,8 @@
     X(WINDOWS_DROPPED, "windows dropped: queue full")                                              \
     X(WINDOWS_FAILED, "windows that could not be written")                                         \
     X(FILES_REMOVED, "old profiles removed: LIBAGENT_OUTPUT_LIMIT")                                \
-    X(OVERHEAD_NS, "nanoseconds in handlers and hooks")                                            \
+    X(HANDLERS_NS, "nanoseconds in sampling handlers")                                             \
+    X(HOOKS_NS, "nanoseconds in allocation hooks")                                                 \
     X(FLUSH_NS, "nanoseconds of cpu in the agent's threads")                                       \
     X(UNWIND_NOT_LIBUNWIND, "stacks walked by cfi: libunwind was in use")                          \
     X(UNWIND_CACHE_MISSES, "unwind rules interpreted")                                             \

@@ -20,9 +20,16 @@ static struct window windows[2];
 static uint32_t active;
 
 static const char *const pseudo_names[PSEUDO_COUNT] = {
-    [PSEUDO_OVERHEAD] = "libagent overhead", [PSEUDO_TRUNCATED] = "libagent truncated",
-    [PSEUDO_TAIL] = "[thread end]",          [PSEUDO_UNREACHED] = "[not sampled]",
+    [PSEUDO_OVERHEAD] = "libagent overhead",
+    [PSEUDO_TRUNCATED] = "libagent truncated",
+    [PSEUDO_TAIL] = "[thread end]",
+    [PSEUDO_UNREACHED] = "[not sampled]",
     [PSEUDO_UNKNOWN] = "[unknown]",
+    [PSEUDO_SKIPPED] = "libagent skipped",
+    [PSEUDO_HANDLERS] = "[sampling handlers]",
+    [PSEUDO_HOOKS] = "[allocation hooks]",
+    [PSEUDO_AGENT] = "[agent thread]",
+    [PSEUDO_UPLOADER] = "[uploader thread]",
 };
 
 const char *pseudo_frame_name(enum pseudo_frame frame)

@@ -35,6 +35,11 @@ enum pseudo_frame {
     PSEUDO_TAIL,         /* "[thread end]": CPU time after a thread's last sample */
     PSEUDO_UNREACHED,    /* "[not sampled]": CPU time of a thread while no sample reached it */
     PSEUDO_UNKNOWN,      /* "[unknown]": the walk gave no frame at all */
+    PSEUDO_SKIPPED,      /* "libagent skipped": more CPU time than one sample is to stand for */
+    PSEUDO_HANDLERS,     /* Callers of PSEUDO_OVERHEAD: the part that it belongs to. */
+    PSEUDO_HOOKS,
+    PSEUDO_AGENT,
+    PSEUDO_UPLOADER,
     PSEUDO_COUNT
 };
 const char *pseudo_frame_name(enum pseudo_frame frame);

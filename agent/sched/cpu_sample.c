@@ -8,6 +8,7 @@
 #include "agent/base/sys.h"
 #include "agent/record/scratch.h"
 #include "agent/record/time_recorder.h"
+#include "agent/sched/sampling_signal.h"
 #include "agent/thread/moment.h"
 #include "agent/unwind/unwinder.h"
 
@@ -21,7 +22,7 @@ static uint64_t take_app_time(struct thread_slot *slot, uint64_t now_ns)
         return now_ns - last;
     /* Samples are timed by the clock on the wall. Where the thread had to wait for a processor in
      * them they took less of its own time than was said: so much less is overhead. */
-    add_relaxed(&slot->overhead_ns, -(int64_t)(last - now_ns));
+    add_relaxed(&slot->overhead_ns[OVERHEAD_HANDLERS], -(int64_t)(last - now_ns));
     return 0;
 }
 
@@ -75,8 +76,8 @@ static __attribute__((noinline)) void sample(struct thread_slot *slot, void *uco
     }
     tls->inside = 1;
     uint32_t flags = 0;
+    uint64_t begin = clock_monotonic_ns() - sampling_signal_cost_ns;
     uint64_t now = clock_thread_cpu_ns();
-    uint64_t begin = clock_monotonic_ns();
     struct record_stack *stack = scratch_claim();
     if (stack) {
         thread_note_name(slot);
@@ -85,7 +86,7 @@ static __attribute__((noinline)) void sample(struct thread_slot *slot, void *uco
         thread_guard_leave(slot);
         scratch_give(stack);
         stats_add(STAT_CPU_SAMPLES, 1);
-        thread_add_overhead(slot, begin, 1);
+        thread_add_overhead(slot, OVERHEAD_HANDLERS, begin, 1);
     } else {
         stats_add(STAT_CPU_DROPPED_BUSY, 1);
     }
@@ -102,16 +103,23 @@ void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext)
 /* A stack that is known without a walk; room for the longest one. */
 struct known_stack {
     uint64_t generation;
-    uint64_t pcs[2];
+    uint64_t pcs[3];
 };
 
-static void add_known(uint64_t leaf, uint64_t root, const struct thread_label *label,
-                      uint64_t amount_ns, bool is_real)
+/* `pcs`: innermost first; those that are 0 are left out. */
+static void add_known(const struct thread_label *label, const uint64_t *pcs, uint64_t amount_ns,
+                      bool is_real)
 {
-    struct known_stack stack = {load_relaxed(&modules_generation), {leaf, root}};
-    recorder_add(RECORD_CPU, (const struct record_stack *)(const void *)&stack, root ? 2 : 1, label,
+    struct known_stack stack = {.generation = load_relaxed(&modules_generation)};
+    uint32_t count = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(stack.pcs); i++)
+        if (pcs[i])
+            stack.pcs[count++] = pcs[i];
+    recorder_add(RECORD_CPU, (const struct record_stack *)(const void *)&stack, count, label,
                  (struct record_values){0, amount_ns}, is_real);
 }
+
+#define PCS(...) ((const uint64_t[ARRAY_SIZE(((struct known_stack *)0)->pcs)]){__VA_ARGS__})
 
 /* Where a thread began; for the main thread the program's entry point. */
 static uint64_t root_of(const struct thread_slot *slot)
@@ -125,7 +133,7 @@ void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns)
 {
     uint64_t rest = take_app_time(slot, now_ns);
     if (rest)
-        add_known(PSEUDO_TAIL, root_of(slot), &slot->label, rest, false);
+        add_known(&slot->label, PCS(PSEUDO_TAIL, root_of(slot)), rest, false);
 }
 
 bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns)
@@ -145,25 +153,26 @@ void cpu_sample_unreached(struct thread_slot *slot, uint64_t now_ns)
     if (cpu_sample_is_unreached(slot, now_ns) &&
         __atomic_compare_exchange_n(&slot->cpu_last_ns, &last, now_ns, false, __ATOMIC_RELAXED,
                                     __ATOMIC_RELAXED))
-        add_known(PSEUDO_UNREACHED, root_of(slot), &slot->label, now_ns - last, true);
-}
-
-static void add_overhead(const struct thread_label *label, uint64_t root, uint64_t amount_ns)
-{
-    if (amount_ns)
-        add_known(PSEUDO_OVERHEAD, root, label, amount_ns, false);
+        add_known(&slot->label, PCS(PSEUDO_UNREACHED, root_of(slot)), now_ns - last, true);
 }
 
 void cpu_sample_overhead(struct thread_slot *slot)
 {
-    int64_t amount = __atomic_exchange_n(&slot->overhead_ns, 0, __ATOMIC_RELAXED);
-    if (amount < 0) /* a window told too much of it; the next one tells less */
-        add_relaxed(&slot->overhead_ns, amount);
-    else
-        add_overhead(&slot->label, root_of(slot), (uint64_t)amount);
+    static const uint64_t frames[OVERHEAD_PARTS] = {
+        [OVERHEAD_HANDLERS] = PSEUDO_HANDLERS, [OVERHEAD_HOOKS] = PSEUDO_HOOKS};
+    for (int part = 0; part < OVERHEAD_PARTS; part++) {
+        int64_t amount = __atomic_exchange_n(&slot->overhead_ns[part], 0, __ATOMIC_RELAXED);
+        if (amount < 0) /* a window told too much of it; the next one tells less */
+            add_relaxed(&slot->overhead_ns[part], amount);
+        else if (amount > 0)
+            add_known(&slot->label, PCS(PSEUDO_OVERHEAD, frames[part], root_of(slot)),
+                      (uint64_t)amount, false);
+    }
 }
 
-void cpu_sample_add_overhead(const struct thread_label *label, uint64_t amount_ns)
+void cpu_sample_add_overhead(const struct thread_label *label, enum pseudo_frame part,
+                             uint64_t amount_ns)
 {
-    add_overhead(label, 0, amount_ns);
+    if (amount_ns)
+        add_known(label, PCS(PSEUDO_OVERHEAD, part), amount_ns, false);
 }

@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 
+#include "agent/record/time_recorder.h"
 #include "agent/thread/thread_context.h"
 
 void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext);
@@ -24,7 +25,9 @@ bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns);
 void cpu_sample_unreached(struct thread_slot *slot, uint64_t now_ns);
 /* Moves the overhead that was measured for the slot's thread into the window. */
 void cpu_sample_overhead(struct thread_slot *slot);
-/* Adds `amount_ns` as overhead of the thread named by `label` (the agent's own threads). */
-void cpu_sample_add_overhead(const struct thread_label *label, uint64_t amount_ns);
+/* Adds `amount_ns` as overhead of the thread named by `label`, one of the agent's own: `part` is
+ * its frame. */
+void cpu_sample_add_overhead(const struct thread_label *label, enum pseudo_frame part,
+                             uint64_t amount_ns);
 
 #endif

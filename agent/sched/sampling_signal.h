@@ -55,6 +55,8 @@ typedef void (*sampling_handler)(struct thread_slot *slot, void *ucontext);
 /* Installs the handler and unblocks the signal in the calling thread (who started the process may
  * have blocked it). 0, or a negative errno where the kernel refuses. */
 int sampling_signal_start(sampling_handler handler) MUST_USE;
+/* What a signal takes beside its handler, measured at the start: the way to it and back. */
+extern HIDDEN uint64_t sampling_signal_cost_ns;
 /* From now on our signals do nothing (the handler stays). */
 void sampling_signal_stop(void);
 /* Puts our handler back in place. */

@@ -5,12 +5,17 @@
 
 uint64_t moment_due_ns = UINT64_MAX;
 void (*moment_work)(bool clean);
+void (*moment_look)(uint64_t now_ns);
 
 void moment_pass(bool clean)
 {
     /* Loaded once: another thread may be at the end of the process, where it becomes NULL. */
     void (*work)(bool) = load_acquire(&moment_work);
-    if (work && unlikely(clock_monotonic_ns() >= load_relaxed(&moment_due_ns)))
+    void (*look)(uint64_t) = load_acquire(&moment_look);
+    uint64_t now = clock_monotonic_ns();
+    if (look)
+        look(now);
+    if (work && unlikely(now >= load_relaxed(&moment_due_ns)))
         work(clean);
 }
 

@@ -19,6 +19,8 @@
 /* CLOCK_MONOTONIC time from which on `work` is to be called; UINT64_MAX: never. */
 extern HIDDEN uint64_t moment_due_ns;
 extern HIDDEN void (*moment_work)(bool clean);
+/* Called at each moment, whatever is due; NULL: nothing. For what is cheap to ask. */
+extern HIDDEN void (*moment_look)(uint64_t now_ns);
 
 /* Calls the work if it is due. `clean`: the calling stack is, or nothing of libc is under way. */
 void moment_pass(bool clean);

@@ -171,7 +171,8 @@ static void make_blank(struct thread_slot *slot, int tid)
     store_relaxed(&slot->tid, tid);
     slot->timer = -1;
     slot->cpu_last_ns = 0;
-    store_relaxed(&slot->overhead_ns, 0);
+    for (int part = 0; part < OVERHEAD_PARTS; part++)
+        store_relaxed(&slot->overhead_ns[part], 0);
     slot->stack_low = slot->stack_high = 0;
     slot->start_routine = 0;
     slot->start_argument = NULL;
@@ -336,13 +337,16 @@ void thread_note_name(struct thread_slot *slot)
  * thread, or read its tables from a disk. */
 static const uint64_t longest_sample_ns = 200000;
 
-void thread_add_overhead(struct thread_slot *slot, uint64_t begin_ns, uint32_t times)
+void thread_add_overhead(struct thread_slot *slot, enum overhead_part part, uint64_t begin_ns,
+                         uint32_t times)
 {
+    static const enum stat_id stats[OVERHEAD_PARTS] = {
+        [OVERHEAD_HANDLERS] = STAT_HANDLERS_NS, [OVERHEAD_HOOKS] = STAT_HOOKS_NS};
     uint64_t spent = clock_monotonic_ns() - begin_ns;
     uint64_t cost = MIN_OF(spent, longest_sample_ns) * times;
     add_relaxed(&slot->cpu_last_ns, cost);
-    add_relaxed(&slot->overhead_ns, (int64_t)cost);
-    stats_add(STAT_OVERHEAD_NS, cost);
+    add_relaxed(&slot->overhead_ns[part], (int64_t)cost);
+    stats_add(stats[part], cost);
 }
 
 struct thread_slot *thread_adopt(int tid)
@@ -456,7 +460,7 @@ uint32_t thread_reset_in_child(void)
         own->label.tid = (uint64_t)own->tid;
         own->is_main = 1;
         own->cpu_last_ns = clock_thread_cpu_ns();
-        own->overhead_ns = 0;
+        memset(own->overhead_ns, 0, sizeof(own->overhead_ns));
     }
     return others;
 }

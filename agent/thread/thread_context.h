@@ -46,6 +46,7 @@ struct thread_tls {
     uint32_t internal; /* one of the agent's own threads */
     uint32_t left;     /* thread_leave was done: TLS teardown */
     uint32_t in_fork;  /* between fork's prepare and its parent or child handler */
+    uint64_t gap_mean; /* of the gap that is counted down, in bytes */
 };
 _Static_assert(sizeof(struct thread_tls) <= 64, "static TLS is scarce: one cache line");
 
@@ -56,6 +57,9 @@ enum slot_state { SLOT_FREE, SLOT_USED };
 /* The threads of a slot, as far as they are known. */
 enum slot_thread { SLOT_OF_OURS, SLOT_OF_ADOPTED, SLOT_OF_FOREIGN };
 
+/* Where the agent spends a thread's CPU time. */
+enum overhead_part { OVERHEAD_HANDLERS, OVERHEAD_HOOKS, OVERHEAD_PARTS };
+
 /* Who a sample belongs to, as it is interned in a window. */
 struct thread_label {
     uint64_t tid;
@@ -65,15 +69,15 @@ struct thread_label {
 struct thread_slot {
     uint32_t state;
     uint32_t guard;
-    int32_t tid;                     /* 0: the thread is not born yet */
-    int32_t timer;                   /* kernel timer id, -1: none */
-    uint64_t cpu_last_ns;            /* thread CPU clock up to which time is accounted; what a
-                                        hook takes is added, as it is not the app's */
-    int64_t overhead_ns;             /* time in handlers and hooks, not yet in a window; below 0:
-                                        too much of it is in one (agent/sched/cpu_sample.c) */
-    uintptr_t stack_low, stack_high; /* see unwind.h's struct unwind_stack */
-    uintptr_t start_routine;         /* 0: main thread, or unknown */
-    void *start_argument;            /* between pthread_create and the thread's begin */
+    int32_t tid;                         /* 0: the thread is not born yet */
+    int32_t timer;                       /* kernel timer id, -1: none */
+    uint64_t cpu_last_ns;                /* thread CPU clock up to which time is accounted; what a
+                                            hook takes is added, as it is not the app's */
+    int64_t overhead_ns[OVERHEAD_PARTS]; /* not yet in a window; below 0: too much of it is in one
+                                            (agent/sched/cpu_sample.c) */
+    uintptr_t stack_low, stack_high;     /* see unwind.h's struct unwind_stack */
+    uintptr_t start_routine;             /* 0: main thread, or unknown */
+    void *start_argument;                /* between pthread_create and the thread's begin */
     struct thread_label label;
     uint32_t next_free;
     uint16_t is_main;
@@ -130,7 +134,8 @@ void thread_named(const char *name);
 void thread_other_named(void);
 /* A handler or hook of the calling thread began at `begin_ns` (CLOCK_MONOTONIC) and is over: its
  * time is overhead, and not the app's. `times`: how many it stands for. SIG, HOOK. */
-void thread_add_overhead(struct thread_slot *slot, uint64_t begin_ns, uint32_t times);
+void thread_add_overhead(struct thread_slot *slot, enum overhead_part part, uint64_t begin_ns,
+                         uint32_t times);
 
 /* For TICK's scan and reaping: takes a slot for another thread. */
 struct thread_slot *thread_adopt(int tid);

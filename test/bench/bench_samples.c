@@ -7,6 +7,7 @@
  *     bench_samples timer      the signal that libagent's timer sends, with the timer's value, both
  *                              read from /proc/self/timers
  *     bench_samples malloc     malloc(1024) and free
+ *     bench_samples nothing    neither
  *
  * The signal is sent by rt_tgsigqueueinfo, which lets a process send itself any si_code: so a
  * handler is measured from its entry to its return as often as one likes, while the timers follow
@@ -66,6 +67,8 @@ static void send_signal(void)
         exit(1);
 }
 
+static void do_nothing(void) {}
+
 static void allocate(void)
 {
     void *block = malloc(1024);
@@ -115,6 +118,8 @@ int main(int argc, char **argv)
             return 1;
     } else if (strcmp(what, "malloc") == 0) {
         at_bottom = allocate;
+    } else if (strcmp(what, "nothing") == 0) {
+        at_bottom = do_nothing;
     } else if (strcmp(what, "signal") != 0) {
         return 2;
     }

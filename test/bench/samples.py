@@ -6,7 +6,7 @@ import tempfile
 
 from calls import output_of
 from configurations import Configuration, named
-from table import Limit, alternate
+from table import Limit, Verdict, alternate
 
 ROUNDS = 11
 
@@ -25,19 +25,24 @@ def figure_of_profile(folder, name):
     return int(profile[start + len(text):start + profile[start - 1]])  # the length stands before
 
 
-def check_recorded(program, configuration, what, name):
-    """That what was measured were samples: the profile has one for each descent. And what one took
-    by the agent's own clock, which leaves out the kernel's way in and the hook."""
+def check_recorded(report, program, configuration, what, figures, without):
+    """That what was measured were samples: the profile has one for each descent. And that the
+    agent tells what they cost: within a quarter of what the process took more than `without`."""
+    name, time = figures
     with tempfile.TemporaryDirectory() as folder:
         kept = configuration.with_environment(configuration.name, LIBAGENT_OUTPUT=folder,
                                               LIBAGENT_COMPRESSION="none")
-        _, descents = descent_us(kept, program, what)
+        taken, descents = descent_us(kept, program, what)
         recorded = figure_of_profile(folder, name)
-        spent = figure_of_profile(folder, "nanoseconds in handlers and hooks")
+        spent = figure_of_profile(folder, time)
     if recorded < descents:
         raise SystemExit(f"{descents} descents, but {name}: {recorded}")
-    print(f"{recorded} {name} in {descents} descents, {spent / recorded / 1e3:.2f} us each by the "
-          "agent's own clock")
+    more = taken - min(descent_us(*without)[0] for _ in range(3))
+    told = spent / recorded / 1e3
+    print(f"{recorded} {name} in {descents} descents, {told:.2f} us each by the agent's own account")
+    report.verdicts.append((f"{name}, as the agent tells their cost, {told:.2f} us",
+                            Verdict(Limit("ratio", 0.25, "the measured one, apart from 1"),
+                                    [abs(told / more - 1)] * 2, "")))
 
 
 def measured(report, program, title, rows, limits, bases=()):
@@ -58,7 +63,8 @@ def bench_samples(report, folder, chosen):
                 (named(chosen, "libprofiler"), "signal")]
     measured(report, program, "a CPU sample 50 functions deep: CPU, with the signal's way",
              handlers, {"libagent": Limit("difference", 3, empty.name)}, (empty.name,))
-    check_recorded(program, ours, "timer", "cpu samples")
+    check_recorded(report, program, ours, "timer", ("cpu samples", "nanoseconds in sampling handlers"),
+                   (ours, program, "nothing"))
 
     # Every malloc of 1 KiB is a sample at the small interval (but for one in e^64), none at the
     # large one.
@@ -75,5 +81,6 @@ def bench_samples(report, folder, chosen):
         pairs += [(without, "malloc"), (every, "malloc")]
     measured(report, program, "an allocation sample 50 functions deep: CPU, with malloc and free",
              pairs, {"libagent: each": Limit("difference", 3, "libagent: none")})
-    check_recorded(program, named([c for c, _ in pairs], "libagent: each"), "malloc",
-                   "allocation samples")
+    each, none = (named([c for c, _ in pairs], f"libagent: {name}") for name in ("each", "none"))
+    check_recorded(report, program, each, "malloc",
+                   ("allocation samples", "nanoseconds in allocation hooks"), (none, program, "malloc"))

@@ -1,0 +1,152 @@
+#include "agent/rates.h"
+
+#include "agent/alloc/alloc_sample.h"
+#include "agent/base/clock.h"
+#include "agent/base/compiler.h"
+#include "agent/base/options.h"
+#include "agent/base/stats.h"
+#include "agent/sched/rate_control.h"
+#include "agent/thread/moment.h"
+
+enum { TIME, ALLOC, GROUPS };
+
+/* A sample of time stands for 10 s of the default period at most. (Budgets leave thousands of
+ * samples in a second of CPU time: one that needs such a stretch is swamped with events.) */
+static const uint32_t stretch_max = 1024 * RATE_STRETCH_ONE;
+static const enum stat_id samples_of[GROUPS] = {
+    [TIME] = STAT_CPU_SAMPLES, [ALLOC] = STAT_ALLOC_SAMPLES};
+static const enum stat_id spent_on[GROUPS] = {[TIME] = STAT_HANDLERS_NS, [ALLOC] = STAT_HOOKS_NS};
+
+/* The shortest window, and how much longer than its reading it is at least. */
+static const uint64_t window_min_ns = 2 * NS_PER_MS;
+enum { WINDOW_TO_READING = 2000 };
+
+static struct {
+    bool governed;
+    uint64_t base;      /* ns or bytes, as the options have it */
+    uint64_t in_force;  /* the same, stretched */
+    uint32_t share_ppm; /* of the process's CPU time that samples took in the last window */
+    struct rate_control control;
+} groups[GROUPS];
+static void (*set_time_period)(uint64_t period_ns);
+static uint32_t is_busy; /* somebody is at it */
+static uint64_t not_before_ns;
+static uint64_t last_reading_ns;
+
+static struct rate_totals totals_of(int group, uint64_t now_ns, uint64_t cpu_ns)
+{
+    return (struct rate_totals){now_ns, cpu_ns, stats_get(spent_on[group]),
+                                stats_get(samples_of[group])};
+}
+
+static void begin_windows(void)
+{
+    uint64_t now = clock_monotonic_ns(), cpu = clock_process_cpu_ns();
+    for (int i = 0; i < GROUPS; i++) {
+        struct rate_totals totals = totals_of(i, now, cpu);
+        rate_control_start(&groups[i].control, &totals, stretch_max);
+        groups[i].share_ppm = 0;
+    }
+    not_before_ns = now + window_min_ns;
+}
+
+/* What is left of the budget to a group, in millionths. */
+static uint32_t budget_of(int group, uint64_t cpu_ns)
+{
+    uint32_t all = (uint32_t)(options.overhead * 10000);
+    uint64_t threads_ppm = stats_get(STAT_FLUSH_NS) / (cpu_ns / 1000000 + 1);
+    uint32_t left = all - (uint32_t)MIN_OF(threads_ppm, (uint64_t)all / 2);
+    uint32_t others = groups[!group].share_ppm;
+    return MAX_OF(left / 2, left - MIN_OF(others, left)) | 1;
+}
+
+static void set(int group, uint64_t value)
+{
+    if (groups[group].in_force == value)
+        return;
+    store_relaxed(&groups[group].in_force, value);
+    if (group == ALLOC)
+        alloc_set_interval(value);
+    else
+        set_time_period(value);
+}
+
+static void end_window(int group, uint64_t now_ns, uint64_t cpu_ns)
+{
+    struct rate_totals totals = totals_of(group, now_ns, cpu_ns);
+    const struct rate_totals *begin = &groups[group].control.begin;
+    uint64_t cpu = cpu_ns - begin->cpu_ns, spent = totals.spent_ns - begin->spent_ns;
+    groups[group].share_ppm = (uint32_t)MIN_OF(spent / (cpu / 1000000 + 1), (uint64_t)1000000);
+    uint32_t stretch =
+        rate_control_update(&groups[group].control, &totals, budget_of(group, cpu_ns));
+    set(group, groups[group].base * stretch / RATE_STRETCH_ONE);
+}
+
+static bool is_due(int group, uint64_t now_ns)
+{
+    return groups[group].governed &&
+           rate_control_is_due(&groups[group].control, now_ns, stats_get(samples_of[group]));
+}
+
+static void look(uint64_t now_ns)
+{
+    if (now_ns < load_relaxed(&not_before_ns) || (!is_due(TIME, now_ns) && !is_due(ALLOC, now_ns)))
+        return;
+    if (exchange_acq_rel(&is_busy, 1))
+        return;
+    uint64_t cpu = clock_process_cpu_ns();
+    for (int i = 0; i < GROUPS; i++)
+        if (is_due(i, now_ns))
+            end_window(i, now_ns, cpu);
+    /* The lesser of two: one of them may have been interrupted by other threads. */
+    uint64_t reading = clock_monotonic_ns() - now_ns;
+    uint64_t window = MIN_OF(reading, last_reading_ns) * WINDOW_TO_READING;
+    last_reading_ns = reading;
+    store_relaxed(&not_before_ns, now_ns + MIN_OF(MAX_OF(window_min_ns, window), NS_PER_SEC));
+    store_release(&is_busy, 0);
+}
+
+static void start_group(int group, uint64_t base, bool governed)
+{
+    groups[group].base = groups[group].in_force = base;
+    groups[group].governed = governed;
+}
+
+void rates_start(void (*set_period)(uint64_t period_ns))
+{
+    bool all = options_is_set(&options.overhead);
+    set_time_period = set_period;
+    start_group(TIME, NS_PER_SEC / options.frequency,
+                set_period && (all || !options_is_set(&options.frequency)));
+    start_group(ALLOC, options.alloc_interval,
+                options.alloc_interval > 1 && (all || !options_is_set(&options.alloc_interval)));
+    is_busy = 0;
+    last_reading_ns = 0;
+    begin_windows();
+    if (groups[TIME].governed || groups[ALLOC].governed)
+        store_release(&moment_look, look);
+}
+
+void rates_stop(void)
+{
+    store_release(&moment_look, NULL);
+}
+
+void rates_reset_in_child(void)
+{
+    is_busy = 0;
+    begin_windows();
+    for (int i = 0; i < GROUPS; i++)
+        groups[i].control.stretch =
+            (uint32_t)(groups[i].in_force * RATE_STRETCH_ONE / groups[i].base);
+}
+
+uint64_t rates_period_ns(void)
+{
+    return load_relaxed(&groups[TIME].in_force);
+}
+
+uint64_t rates_alloc_interval(void)
+{
+    return load_relaxed(&groups[ALLOC].in_force);
+}

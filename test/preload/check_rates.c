@@ -1,0 +1,105 @@
+/* LIBAGENT_OVERHEAD: a program that allocates large blocks in a loop would be sampled at each
+ * eighth of them, which takes longer than the allocations. */
+#include <math.h>
+#include <stdio.h>
+
+#include "test/check.h"
+#include "test/preload/profile_reader.h"
+#include "test/preload/run_program.h"
+
+#define BLOCKS  20000000.0
+#define BLOCK   65536.0
+#define DEFAULT 524288.0
+
+struct outcome {
+    double hooks_s; /* CPU time in hooks, by the agent's own account */
+    double cpu_s;   /* of the process */
+    double samples; /* of allocations */
+    double bytes, objects;
+    bool is_told; /* that samples were made rarer */
+};
+
+static struct outcome run_under(const char *const *environment)
+{
+    /* The fourteenth site is that of 64 KiB. */
+    static const char *const arguments[] = {"0", "0", "0", "0", "0", "0",        "0", "0",
+                                            "0", "0", "0", "0", "0", "20000000", NULL};
+    struct run run;
+    run_program(&run, &(struct run_request){
+                          .program = "sites", .arguments = arguments, .environment = environment});
+    run_expect_quiet_success(&run);
+    struct profile cpu, heap;
+    profile_load(&cpu, run.profiles, "cpu", 0);
+    profile_load(&heap, run.profiles, "heap", 0);
+    struct outcome outcome = {
+        .hooks_s = (double)profile_figure(&heap, "nanoseconds in allocation hooks") / 1e9,
+        .cpu_s = (double)profile_total(&cpu, CPU_NS) / 1e9,
+        .samples = (double)profile_figure(&heap, "allocation samples"),
+        .bytes = (double)profile_self(&heap, ALLOC_BYTES, "site_65536"),
+        .objects = (double)profile_self(&heap, ALLOC_OBJECTS, "site_65536"),
+        .is_told = profile_has_comment(&heap, "to keep to LIBAGENT_OVERHEAD allocation samples"),
+    };
+    profile_free(&cpu);
+    profile_free(&heap);
+    run_free(&run);
+    return outcome;
+}
+
+/* The estimate is the sum of `samples` weights that are equal but for the interval in force: its
+ * standard error is at most 1.6 / sqrt(samples) while the intervals of half of the blocks lie
+ * within a factor of 2; 8 of them are never seen. */
+static void expect_truth(const struct outcome *outcome)
+{
+    double bound = 8 * 1.6 / sqrt(outcome->samples);
+    fprintf(stderr, "%.0f samples, %.5f of the bytes, hooks took %.4f s of %.4f s\n",
+            outcome->samples, outcome->bytes / (BLOCKS * BLOCK), outcome->hooks_s, outcome->cpu_s);
+    ck_assert_double_le(fabs(outcome->bytes / (BLOCKS * BLOCK) - 1), bound);
+    ck_assert_double_le(fabs(outcome->objects / BLOCKS - 1), bound);
+}
+
+static void expect_governed(const char *const *environment, double percent)
+{
+    struct outcome outcome = run_under(environment);
+    expect_truth(&outcome);
+    ck_assert(outcome.is_told);
+    /* Without control it is most of the time. The first windows, of 2 ms, are above the budget, and
+     * so is what follows a window in which the kernel ran others. */
+    ck_assert_double_le(outcome.hooks_s, 1.5 * percent / 100 * outcome.cpu_s + 0.03);
+    ck_assert_double_lt(outcome.samples, BLOCKS * BLOCK / DEFAULT / 4);
+}
+
+START_TEST(a_default_rate_is_kept_within_a_percent)
+{
+    expect_governed(NULL, 1);
+}
+END_TEST
+
+START_TEST(a_budget_governs_a_rate_that_is_set)
+{
+    expect_governed((const char *[]){"LIBAGENT_ALLOC_INTERVAL=64KiB", "LIBAGENT_OVERHEAD=2", NULL},
+                    2);
+}
+END_TEST
+
+START_TEST(a_rate_that_is_set_is_kept)
+{
+    struct outcome outcome = run_under((const char *[]){"LIBAGENT_ALLOC_INTERVAL=512KiB", NULL});
+    expect_truth(&outcome);
+    ck_assert(!outcome.is_told);
+    double expected = BLOCKS * -expm1(-BLOCK / DEFAULT);
+    /* Binomial: 8 standard errors. */
+    ck_assert_double_le(fabs(outcome.samples - expected), 8 * sqrt(expected));
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("rates");
+    TCase *tcase = tcase_create("budget");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, a_default_rate_is_kept_within_a_percent);
+    tcase_add_test(tcase, a_budget_governs_a_rate_that_is_set);
+    tcase_add_test(tcase, a_rate_that_is_set_is_kept);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -29,6 +29,7 @@
 #include "agent/thread/moment.h"
 #include "agent/thread/own_thread.h"
 #include "agent/thread/thread_context.h"
+#include "agent/ticks_thread.h"
 #include "agent/unwind/modules.h"
 #include "agent/unwind/unwinder.h"
 #include "uploader/uploader.h"
@@ -201,13 +202,10 @@ static int start_uploader(char *const *environment, const char *program)
     return uploader_start(&config);
 }
 
-static void start_scheduler(void)
+static void start_scheduler(bool with_cpu)
 {
-    int error = scheduler_cputimer.start(NS_PER_SEC / options.frequency);
-    if (error)
-        log_warn("no CPU profile: the kernel refuses the signal (error %d)", -error);
-    else
-        scheduler = &scheduler_cputimer;
+    struct sched_request request = {.period_ns = NS_PER_SEC / options.frequency, .cpu = with_cpu};
+    scheduler = scheduler_start(&request);
 }
 
 static int start(char **argv, char *const *environment, const char *program)
@@ -223,12 +221,12 @@ static int start(char **argv, char *const *environment, const char *program)
     agent_thread_start(thread_begin, thread_gone, has_own_malloc());
     bool with_cpu = (options.profiles & PROFILE_CPU) && options_ok(PART_CPU);
     bool with_alloc = (options.profiles & PROFILE_ALLOC) && options_ok(PART_ALLOC);
-    if (with_cpu)
-        start_scheduler();
+    start_scheduler(with_cpu);
     flush_start(scheduler != NULL);
     store_release(&state, AGENT_ON);
     /* The main thread's frames lie below its arguments. */
     thread_begin(thread_attach((uintptr_t)argv, 0));
+    agent_thread_start_ticks(scheduler);
     if (with_alloc)
         alloc_start(options.alloc_interval);
     rates_start(NULL);
@@ -348,11 +346,13 @@ void agent_at_exit(void)
         thread_guard_leave(slot);
     thread_tls.inside++;
     alloc_stop_for_good();
+    store_release(&moment_work, NULL);
+    uint64_t deadline = clock_monotonic_ns() + exit_limit_ns;
+    ticks_thread_stop(deadline);
     if (scheduler)
         scheduler->stop();
-    store_release(&moment_work, NULL);
     rates_stop();
-    agent_thread_finish(clock_monotonic_ns() + exit_limit_ns);
+    agent_thread_finish(deadline);
     log_flush();
     thread_tls.inside--;
 }
@@ -371,8 +371,6 @@ void agent_before_seccomp(const void *filter)
         sys_call2(SYS_nanosleep, &pause, NULL);
     agent_thread_wait_gone(deadline);
     (void)thread_guard_quiescent(deadline);
-    for (uint32_t i = 0; scheduler && i < thread_slot_count(); i++)
-        scheduler->thread_end(thread_slot_at(i));
 }
 
 bool agent_pause(bool at_any_price)
@@ -492,5 +490,6 @@ void agent_fork_child(void)
         own = thread_attach(0, 0);
     if (scheduler)
         scheduler->reset_in_child(own);
+    agent_thread_start_ticks(scheduler);
     after_fork();
 }

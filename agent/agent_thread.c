@@ -17,11 +17,11 @@
 #include "agent/thread/raw_thread.h"
 #include "agent/thread/thread_context.h"
 #include "agent/thread/thread_scan.h"
+#include "agent/ticks_thread.h"
 #include "agent/unwind/modules.h"
 #include "agent/unwind/unwind.h"
 #include "uploader/uploader.h"
 
-enum thread_state { THREAD_NONE, THREAD_STARTING, THREAD_RUNNING };
 /* What a request adds to `wanted`: the low bit tells the end, the others count. */
 enum request { REQUEST_FLUSH = 2, REQUEST_FINISH = 3 };
 
@@ -65,33 +65,12 @@ static bool is_paused(void)
     return __atomic_load_n(&pauses, __ATOMIC_SEQ_CST) != 0;
 }
 
-/* The state is a futex word, which a pause waits for. */
-static void is_none(uint32_t *thread)
-{
-    store_release(thread, THREAD_NONE);
-    sys_futex_wake(thread, INT32_MAX);
-}
-
-/* Who pauses looks at the state after it has told so, who begins the other way round: one of the
- * two sees the other. */
-static bool begins(uint32_t *thread)
-{
-    uint32_t none = THREAD_NONE;
-    if (!__atomic_compare_exchange_n(thread, &none, THREAD_STARTING, false, __ATOMIC_SEQ_CST,
-                                     __ATOMIC_RELAXED))
-        return false;
-    if (!is_paused())
-        return true;
-    is_none(thread);
-    return false;
-}
-
 /* The last act of one of our threads. */
 static void *ends(uint32_t *thread)
 {
     if (is_paused()) /* and not at the end of all */
         flush_own_threads_end();
-    is_none(thread);
+    own_thread_is_none(thread);
     return NULL;
 }
 
@@ -108,27 +87,23 @@ static void *uploader_main(void *unused)
     (void)unused;
     own_thread_enter("libagent-up");
     flush_own_thread_begins(FLUSH_OWN_UPLOADER);
-    store_release(&uploader_thread, THREAD_RUNNING);
+    store_release(&uploader_thread, OWN_THREAD_RUNNING);
     uploader_run();
     return ends(&uploader_thread);
 }
 
 static void need_uploader(void)
 {
-    if (!begins(&uploader_thread))
-        return;
-    int error = own_thread_create(uploader_main);
-    if (error) {
-        is_none(&uploader_thread);
+    int error = own_thread_need(&uploader_thread, uploader_main, is_paused);
+    if (error && error != -EBUSY)
         log_warn("no uploader thread (error %d), tried again after the next period", -error);
-    }
 }
 
 /* What is queued is written until the deadline: by the uploader's thread where there is one,
  * else by the calling one. */
 static void write_all(enum request asked, uint64_t deadline_ns)
 {
-    bool has_thread = load_acquire(&uploader_thread) != THREAD_NONE;
+    bool has_thread = load_acquire(&uploader_thread) != OWN_THREAD_NONE;
     if (asked == REQUEST_FINISH || !has_thread)
         uploader_finish();
     if (!has_thread) {
@@ -163,29 +138,20 @@ static void rescan_if_stale(uint64_t now)
         store_relaxed(&late_rescans, 0);
 }
 
+/* Asked in this order: a thread of ours says who it is before it is no more starting. */
+static bool is_own_thread(int tid)
+{
+    return ticks_thread_is_starting() || flush_is_own_thread(tid);
+}
+
 /* True when there was something to write. */
 static bool flush_period(void)
 {
-    thread_scan(flush_is_own_thread, adopted, gone);
+    thread_scan(is_own_thread, adopted, gone);
     bool has_news = flush_window(false) != 0 || !uploader_is_done();
     if (has_news)
         need_uploader();
     return has_news;
-}
-
-static bool is_there(const uint32_t *thread)
-{
-    return __atomic_load_n(thread, __ATOMIC_SEQ_CST) != THREAD_NONE;
-}
-
-/* True when it has ended. */
-static bool wait_ended(const uint32_t *thread, uint64_t deadline_ns)
-{
-    uint32_t seen;
-    while ((seen = __atomic_load_n(thread, __ATOMIC_SEQ_CST)) != THREAD_NONE)
-        if (sys_futex_wait(thread, seen, deadline_ns) == -ETIMEDOUT)
-            return false;
-    return true;
 }
 
 /* Both threads end when a period had nothing to write: an idle process is not woken up, and is what
@@ -195,12 +161,12 @@ static bool goes_to_rest(void)
     if (is_early)
         return false;
     uploader_pause(true);
-    bool ended = wait_ended(&uploader_thread, clock_monotonic_ns() + NS_PER_SEC);
+    bool ended = own_thread_wait_none(&uploader_thread, clock_monotonic_ns() + NS_PER_SEC);
     uploader_pause(false);
     if (ended) {
         flush_own_threads_end();
         store_relaxed(&rested, 1);
-        is_none(&agent_thread);
+        own_thread_is_none(&agent_thread);
         moment_set_due_now();
     }
     return ended;
@@ -211,7 +177,7 @@ static void *agent_main(void *unused)
     (void)unused;
     own_thread_enter("libagent");
     flush_own_thread_begins(FLUSH_OWN_AGENT);
-    store_release(&agent_thread, THREAD_RUNNING);
+    store_release(&agent_thread, OWN_THREAD_RUNNING);
     /* The window of one that has rested has just begun to fill. */
     uint64_t next_flush_ns =
         exchange_acq_rel(&rested, 0) ? clock_monotonic_ns() + options.period_ns : period_end();
@@ -245,19 +211,7 @@ static void *agent_main(void *unused)
 /* Makes the agent's thread if there is none. 0, or a negative errno. */
 static int need_agent_thread(void)
 {
-    /* A handler in between that begins a pause would wait for the frame under it. */
-    const uint64_t all = ~(uint64_t)0;
-    uint64_t mask;
-    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof(mask));
-    int error = 0;
-    if (begins(&agent_thread))
-        error = own_thread_create(agent_main);
-    else if (is_paused())
-        error = -EBUSY;
-    if (error && error != -EBUSY)
-        is_none(&agent_thread);
-    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
-    return error;
+    return own_thread_need(&agent_thread, agent_main, is_paused);
 }
 
 /* ---- moments ---- */
@@ -279,7 +233,7 @@ static void on_moment(bool clean)
     uint64_t due = UINT64_MAX;
     if (is_paused()) {
         due = now + look_again_ns;
-    } else if (load_acquire(&agent_thread) == THREAD_NONE) {
+    } else if (load_acquire(&agent_thread) == OWN_THREAD_NONE) {
         due = period_end();
         if (now >= due || is_early) {
             int error = recorder_has_samples() || is_early ? need_agent_thread() : 0;
@@ -293,7 +247,12 @@ static void on_moment(bool clean)
     }
     if (load_relaxed(&modules_stale))
         due = MIN_OF(due, load_relaxed(&next_rescan_ns));
+    due = MIN_OF(due, ticks_thread_moment(now));
     store_relaxed(&moment_due_ns, due);
+    full_fence();
+    /* It went to rest meanwhile. */
+    if (due > now + retry_ns && ticks_thread_is_missing())
+        moment_set_due_now();
 }
 
 void agent_thread_start(void (*thread_adopted)(struct thread_slot *),
@@ -343,7 +302,7 @@ static bool stack_allows_thread(void)
 
 static void ask(enum request asked, uint64_t deadline_ns)
 {
-    bool has_thread = load_acquire(&agent_thread) != THREAD_NONE ||
+    bool has_thread = load_acquire(&agent_thread) != OWN_THREAD_NONE ||
                       (stack_allows_thread() && need_agent_thread() == 0);
     if (!has_thread) {
         serve(asked, deadline_ns);
@@ -361,7 +320,7 @@ static void ask(enum request asked, uint64_t deadline_ns)
             log_error("profiles could not be written in time: given up");
             return;
         }
-        if (load_acquire(&agent_thread) == THREAD_NONE) {
+        if (load_acquire(&agent_thread) == OWN_THREAD_NONE) {
             serve(asked, deadline_ns);
             return;
         }
@@ -386,7 +345,8 @@ static void say_where(void)
 
 void agent_thread_finish(uint64_t deadline_ns)
 {
-    if (load_acquire(&agent_thread) == THREAD_NONE && !flush_is_due_at_end() && uploader_is_done())
+    if (load_acquire(&agent_thread) == OWN_THREAD_NONE && !flush_is_due_at_end() &&
+        uploader_is_done())
         return;
     ask(REQUEST_FINISH, deadline_ns);
     say_where();
@@ -404,12 +364,14 @@ void agent_thread_wait_gone(uint64_t deadline_ns)
 void agent_thread_pause(uint64_t deadline_ns)
 {
     __atomic_fetch_add(&pauses, 1, __ATOMIC_SEQ_CST);
-    if (!is_there(&agent_thread) && !is_there(&uploader_thread))
+    bool ended = ticks_thread_pause(deadline_ns);
+    if (ended && !own_thread_is_there(&agent_thread) && !own_thread_is_there(&uploader_thread) &&
+        !flush_has_own_thread())
         return;
     ring();
-    bool ended = wait_ended(&agent_thread, deadline_ns);
+    ended &= own_thread_wait_none(&agent_thread, deadline_ns);
     uploader_pause(true);
-    ended &= wait_ended(&uploader_thread, deadline_ns);
+    ended &= own_thread_wait_none(&uploader_thread, deadline_ns);
     uploader_pause(false);
     if (ended)
         raw_threads_wait_ended();
@@ -419,16 +381,23 @@ void agent_thread_pause(uint64_t deadline_ns)
 
 void agent_thread_go_on(void)
 {
-    if (__atomic_sub_fetch(&pauses, 1, __ATOMIC_SEQ_CST) == 0)
-        store_relaxed(&moment_due_ns, is_early ? 0 : period_end());
+    if (__atomic_sub_fetch(&pauses, 1, __ATOMIC_SEQ_CST) != 0)
+        return;
+    store_relaxed(&moment_due_ns, is_early ? 0 : period_end());
+    ticks_thread_go_on();
+}
+
+void agent_thread_start_ticks(const struct scheduler *scheduler)
+{
+    ticks_thread_start(scheduler, is_paused);
 }
 
 void agent_thread_reset_in_child(void)
 {
     pauses = 0;
     rested = 0;
-    agent_thread = THREAD_NONE;
-    uploader_thread = THREAD_NONE;
+    agent_thread = OWN_THREAD_NONE;
+    uploader_thread = OWN_THREAD_NONE;
     wanted = 0;
     served = 0;
     said_no_thread = 0;

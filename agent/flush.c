@@ -41,6 +41,7 @@ static struct {
 } own_threads[FLUSH_OWN_THREADS] = {
     [FLUSH_OWN_AGENT] = {.label.name = "libagent", .part = PSEUDO_AGENT},
     [FLUSH_OWN_UPLOADER] = {.label.name = "libagent-up", .part = PSEUDO_UPLOADER},
+    [FLUSH_OWN_TICKS] = {.label.name = "libagent-tick", .part = PSEUDO_TICKS},
 };
 
 static struct {

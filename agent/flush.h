@@ -23,7 +23,7 @@ void flush_start(bool with_cpu);
 /* `final`: the process ends, no sample is taken any more. Returns the number of blobs submitted,
  * or a negative errno (said in the log). */
 int flush_window(bool final) MUST_USE;
-enum flush_own_thread { FLUSH_OWN_AGENT, FLUSH_OWN_UPLOADER, FLUSH_OWN_THREADS };
+enum flush_own_thread { FLUSH_OWN_AGENT, FLUSH_OWN_UPLOADER, FLUSH_OWN_TICKS, FLUSH_OWN_THREADS };
 /* The calling thread is this one of the agent's: its CPU time is overhead from now on. TICK, UP. */
 void flush_own_thread_begins(enum flush_own_thread which);
 /* What the agent's threads took since the last flush goes into the window: they end. TICK. */

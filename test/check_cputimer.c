@@ -15,6 +15,7 @@
 #include "agent/base/sys.h"
 #include "agent/sched/cpu_sample.h"
 #include "agent/sched/sched.h"
+#include "agent/sched/thread_timer.h"
 #include "agent/thread/libc_thread.h"
 #include "test/cpu_fixture.h"
 #include "test/demand.h"
@@ -259,13 +260,19 @@ START_TEST(after_a_stop_no_sample_is_taken)
     struct thread_slot *slot = thread_attach(0, 0);
     scheduler_cputimer.thread_begin(slot);
     burn_until_enough(STAT_CPU_SAMPLES);
+    int timer = slot->timer;
     scheduler_cputimer.stop();
     uint64_t before = stats_get(STAT_CPU_SAMPLES);
     uint64_t until = clock_thread_cpu_ns() + 20 * NS_PER_MS; /* ticks come, and do nothing */
     while (clock_thread_cpu_ns() < until)
         cpu_burn();
     ck_assert_uint_eq(stats_get(STAT_CPU_SAMPLES), before);
-    ck_assert_int_ge(slot->timer, 0);
+    /* Accounted as before, and not as one that never had a timer. */
+    ck_assert_int_eq(slot->timer, TIMER_STOPPED);
+    ck_assert_int_eq((int)sys_call1(SYS_timer_delete, timer), -EINVAL);
+    struct thread_slot *late = thread_adopt(sys_tid());
+    scheduler_cputimer.thread_begin(late);
+    ck_assert_int_eq(late->timer, TIMER_STOPPED);
 }
 END_TEST
 
@@ -350,7 +357,7 @@ START_TEST(without_a_signal_there_is_no_scheduler)
 {
     fixture_threads();
     sys_override = handlers_are_refused;
-    int error = scheduler_cputimer.start(PERIOD_NS);
+    int error = scheduler_cputimer.start(&(struct sched_request){.period_ns = PERIOD_NS});
     sys_override = NULL;
     ck_assert_int_eq(error, -ENOSYS);
 }

@@ -239,8 +239,9 @@ START_TEST(memory_is_used_again_when_a_thread_has_ended)
             first = stack_of_last;
         ck_assert_uint_eq(stack_of_last, first);
     }
-    /* With two alive there is no memory for a third. */
+    /* With three alive there is no memory for a fourth. */
     start_and_wait();
+    ck_assert_int_eq(own_thread_create(look_around), 0);
     ck_assert_int_eq(own_thread_create(look_around), 0);
     ck_assert_int_eq(own_thread_create(look_around), -EAGAIN);
 }

@@ -15,7 +15,8 @@ void cpu_fixture_start(uint64_t period_ns)
     modules_generation = CPU_LIST_GENERATION;
     modules_list = &list;
     fixture_start((size_t)32 << 20);
-    ck_assert_int_eq(scheduler_cputimer.start(period_ns), 0);
+    ck_assert_int_eq(
+        scheduler_cputimer.start(&(struct sched_request){.period_ns = period_ns, .cpu = true}), 0);
 }
 
 uint64_t cpu_settle(struct thread_slot *slot)

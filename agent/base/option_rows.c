@@ -3,6 +3,7 @@
 #include "agent/base/clock.h"
 
 static const char *const profile_words[] = {"cpu", "alloc", NULL};
+static const char *const scheduler_words[] = {"auto", "cputimer", "event", NULL};
 static const char *const unwinder_words[] = {"auto", "cfi", "fp", "libunwind", NULL};
 static const char *const compression_words[] = {"gzip", "zstd", "none", NULL};
 static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
@@ -46,6 +47,13 @@ const struct option_row option_rows[ROW_COUNT] = {
                        .low = 1,
                        .high = 10000,
                        .help = "samples in each second of a thread's CPU time"},
+    [ROW_SCHEDULER] = {.name = OPTION_PREFIX "SCHEDULER",
+                       .type = TYPE_WORD,
+                       .part = PART_CPU,
+                       MEMBER(scheduler),
+                       .default_text = "auto",
+                       .words = scheduler_words,
+                       .help = "what tells when a thread is sampled; auto is cputimer"},
     [ROW_ALLOC_INTERVAL] = {.name = OPTION_PREFIX "ALLOC_INTERVAL",
                             .type = TYPE_SIZE,
                             .part = PART_ALLOC,

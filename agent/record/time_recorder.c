@@ -30,6 +30,7 @@ static const char *const pseudo_names[PSEUDO_COUNT] = {
     [PSEUDO_HOOKS] = "[allocation hooks]",
     [PSEUDO_AGENT] = "[agent thread]",
     [PSEUDO_UPLOADER] = "[uploader thread]",
+    [PSEUDO_TICKS] = "[ticks thread]",
 };
 
 const char *pseudo_frame_name(enum pseudo_frame frame)

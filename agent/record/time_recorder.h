@@ -40,6 +40,7 @@ enum pseudo_frame {
     PSEUDO_HOOKS,
     PSEUDO_AGENT,
     PSEUDO_UPLOADER,
+    PSEUDO_TICKS,
     PSEUDO_COUNT
 };
 const char *pseudo_frame_name(enum pseudo_frame frame);

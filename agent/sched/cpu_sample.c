@@ -9,6 +9,7 @@
 #include "agent/record/scratch.h"
 #include "agent/record/time_recorder.h"
 #include "agent/sched/sampling_signal.h"
+#include "agent/sched/thread_timer.h"
 #include "agent/thread/moment.h"
 #include "agent/unwind/unwinder.h"
 
@@ -142,7 +143,7 @@ bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns)
     uint64_t limit = 4 * (NS_PER_SEC / options.frequency) + 100 * NS_PER_MS;
     uint64_t last = load_relaxed(&slot->cpu_last_ns);
     bool should_be_reached =
-        load_relaxed(&slot->timer) >= 0 || load_relaxed(&slot->thread) == SLOT_OF_FOREIGN;
+        load_relaxed(&slot->timer) != TIMER_NONE || load_relaxed(&slot->thread) == SLOT_OF_FOREIGN;
     return should_be_reached && now_ns > last && now_ns - last >= limit;
 }
 

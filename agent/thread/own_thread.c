@@ -65,6 +65,55 @@ int own_thread_create(void *(*routine)(void *))
     return -error;
 }
 
+void own_thread_is_none(uint32_t *state)
+{
+    store_release(state, OWN_THREAD_NONE);
+    sys_futex_wake(state, INT32_MAX);
+}
+
+bool own_thread_is_there(const uint32_t *state)
+{
+    return __atomic_load_n(state, __ATOMIC_SEQ_CST) != OWN_THREAD_NONE;
+}
+
+bool own_thread_wait_none(const uint32_t *state, uint64_t deadline_ns)
+{
+    uint32_t seen;
+    while ((seen = __atomic_load_n(state, __ATOMIC_SEQ_CST)) != OWN_THREAD_NONE)
+        if (sys_futex_wait(state, seen, deadline_ns) == -ETIMEDOUT)
+            return false;
+    return true;
+}
+
+static bool begins(uint32_t *state, bool (*stays_away)(void))
+{
+    uint32_t none = OWN_THREAD_NONE;
+    if (!__atomic_compare_exchange_n(state, &none, OWN_THREAD_STARTING, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_RELAXED))
+        return false;
+    if (!stays_away())
+        return true;
+    own_thread_is_none(state);
+    return false;
+}
+
+int own_thread_need(uint32_t *state, void *(*routine)(void *), bool (*stays_away)(void))
+{
+    /* A handler in between that wants it away would wait for the frame under it. */
+    uint64_t mask;
+    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &all_signals, &mask, sizeof(mask));
+    int error = 0;
+    if (begins(state, stays_away)) {
+        error = own_thread_create(routine);
+        if (error)
+            own_thread_is_none(state);
+    } else if (stays_away()) {
+        error = -EBUSY;
+    }
+    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
+    return error;
+}
+
 void own_thread_enter(const char *name)
 {
     thread_tls.internal = 1;

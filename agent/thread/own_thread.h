@@ -13,6 +13,7 @@
 #define LIBAGENT_OWN_THREAD_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "agent/base/compiler.h"
 
@@ -20,6 +21,17 @@
 int own_thread_create(void *(*routine)(void *)) MUST_USE;
 /* False: a thread of agent/thread/raw_thread.h. */
 bool own_thread_is_known_to_libc(void);
+/* The state of a thread of which there is one at most; a futex word, since others wait for it. */
+enum own_thread_state { OWN_THREAD_NONE, OWN_THREAD_STARTING, OWN_THREAD_RUNNING };
+/* Starts the thread of `state` if there is none. Nothing is done where it is to stay away, which is
+ * asked once the state is told: who wants it away says so first and then looks at the state, and
+ * one of the two sees the other. 0; -EBUSY: it stays away; or another negative errno. */
+int own_thread_need(uint32_t *state, void *(*routine)(void *), bool (*stays_away)(void)) MUST_USE;
+/* The last act of such a thread. */
+void own_thread_is_none(uint32_t *state);
+bool own_thread_is_there(const uint32_t *state);
+/* True when it has ended; false at the CLOCK_MONOTONIC deadline (0: none). */
+bool own_thread_wait_none(const uint32_t *state, uint64_t deadline_ns);
 /* First call of the routine. `name`: up to 15 bytes. */
 void own_thread_enter(const char *name);
 

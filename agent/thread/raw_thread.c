@@ -22,7 +22,7 @@
 #include "agent/thread/thread_context.h"
 
 enum {
-    BLOCKS = 2, /* the agent's and the uploader's */
+    BLOCKS = 3, /* the agent's, the uploader's and that of the ticks */
     PAGE = 4096,
     /* glibc's struct pthread has 2.3 KiB (2.36), 1.8 on aarch64: debuggers read it. */
     CONTROL_SIZE = 2 * PAGE,

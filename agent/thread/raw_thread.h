@@ -20,7 +20,7 @@
 
 /* False where the functions that the thread calls are not libc's own. */
 bool raw_thread_possible(void);
-/* Starts it; routine's return ends it. 0 or a negative errno (-EAGAIN: two exist). */
+/* Starts it; routine's return ends it. 0 or a negative errno (-EAGAIN: three exist). */
 int raw_thread_create(void *(*routine)(void *), size_t stack_size) MUST_USE;
 /* Waits until all have ended and are off their memory (the kernel may count them a little longer).
  * They must be on their way to the end, and nobody may make more meanwhile. */

@@ -180,6 +180,8 @@ static void make_blank(struct thread_slot *slot, int tid)
     slot->is_main = tid == threads.pid;
     slot->thread = SLOT_OF_OURS;
     slot->name_age = 0;
+    slot->held = 0;
+    /* `tick` and `tick_cpu_ns` are the visitor's: what it finds there is another clock's. */
 }
 
 static struct thread_slot *take_slot(int tid)

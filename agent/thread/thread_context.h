@@ -70,7 +70,7 @@ struct thread_slot {
     uint32_t state;
     uint32_t guard;
     int32_t tid;                         /* 0: the thread is not born yet */
-    int32_t timer;                       /* kernel timer id, -1: none */
+    int32_t timer;                       /* kernel timer id; below 0: agent/sched/thread_timer.h */
     uint64_t cpu_last_ns;                /* thread CPU clock up to which time is accounted; what a
                                             hook takes is added, as it is not the app's */
     int64_t overhead_ns[OVERHEAD_PARTS]; /* not yet in a window; below 0: too much of it is in one
@@ -80,9 +80,12 @@ struct thread_slot {
     void *start_argument;                /* between pthread_create and the thread's begin */
     struct thread_label label;
     uint32_t next_free;
-    uint16_t is_main;
-    uint8_t thread;   /* an enum slot_thread */
-    uint8_t name_age; /* calls of thread_note_name, modulo 256 */
+    uint8_t is_main;
+    uint8_t held;         /* no tick may come: agent/sched/thread_timer.h */
+    uint8_t thread;       /* an enum slot_thread */
+    uint8_t name_age;     /* calls of thread_note_name, modulo 256 */
+    uint32_t tick;        /* the last one that visited it; TICK only, as the next */
+    uint64_t tick_cpu_ns; /* the thread's CPU clock then */
 } __attribute__((aligned(CACHE_LINE)));
 
 enum { THREAD_SLOTS = 32768 }; /* a process with more threads: the rest is counted, not tracked */

@@ -1,0 +1,76 @@
+#include "agent/sched/sched.h"
+
+#include "agent/base/log.h"
+#include "agent/base/options.h"
+#include "agent/sched/cpu_sample.h"
+#include "agent/sched/thread_timer.h"
+#include "agent/sched/tick.h"
+
+/* Each thread's timer for CPU time, and ticks for wall time beside it. */
+static void both_stop(void)
+{
+    tick_stop();
+    thread_timers_stop();
+}
+
+static int both_start(const struct sched_request *request)
+{
+    int error = scheduler_cputimer.start(request);
+    if (!error)
+        error = tick_start(request, &event_source, false);
+    if (error)
+        scheduler_cputimer.stop();
+    return error;
+}
+
+static void both_thread_begin(struct thread_slot *slot)
+{
+    thread_timer_begin(slot, true);
+}
+
+static void both_reset_in_child(struct thread_slot *own)
+{
+    tick_reset_in_child(NULL);
+    scheduler_cputimer.reset_in_child(own);
+}
+
+static const struct scheduler scheduler_both = {
+    TICK_SCHEDULER_COMMON,
+    .name = "cputimer, event for wall time",
+    .gives_wall = true,
+    .start = both_start,
+    .stop = both_stop,
+    .thread_begin = both_thread_begin,
+    .reset_in_child = both_reset_in_child,
+};
+
+static const struct scheduler *choose(const struct sched_request *request)
+{
+    switch (options.scheduler) {
+    case SCHEDULER_CPUTIMER:
+        return &scheduler_cputimer;
+    case SCHEDULER_EVENT:
+        return &scheduler_event;
+    case SCHEDULER_AUTO:
+        break;
+    }
+    if (!request->wall)
+        return &scheduler_cputimer;
+    return request->cpu ? &scheduler_both : &scheduler_event;
+}
+
+const struct scheduler *scheduler_start(struct sched_request *request)
+{
+    const struct scheduler *scheduler = choose(request);
+    if (request->wall && !scheduler->gives_wall) {
+        log_warn("no wall profile: LIBAGENT_SCHEDULER=%s samples CPU time alone", scheduler->name);
+        request->wall = NULL;
+    }
+    if (!request->cpu && !request->wall)
+        return NULL;
+    int error = scheduler->start(request);
+    if (!error)
+        return scheduler;
+    log_warn("no CPU profile: the kernel refuses the signal (error %d)", -error);
+    return NULL;
+}

@@ -1,0 +1,205 @@
+#include "agent/sched/tick.h"
+
+#include "agent/base/clock.h"
+#include "agent/base/sys.h"
+#include "agent/sched/cpu_sample.h"
+#include "agent/sched/thread_timer.h"
+
+/* A thread's clock is read in 0.3 us, and set in as much: of the period, ticks may take this
+ * share for it. At 20 Hz that is 500 threads a tick, at 101 Hz 99. */
+enum { PERIOD_SHARE = 200, VISIT_NS = 500, VISITS_MIN = 8, VISITS_MAX = 4096 };
+/* So many slots of threads that moved are remembered; more come in rotation. */
+enum { RECENT_MAX = 64 };
+/* Between the reads of the two clocks so much time passes at most, when nothing else does. */
+static const int64_t idle_ns = 2000;
+/* The ticks' thread ends when no thread has moved for so long. */
+static const uint64_t rest_after_ns = NS_PER_SEC;
+
+uint32_t tick_bell;
+
+static struct {
+    struct sched_request request;
+    const struct tick_source *source;
+    bool arms;
+    bool runs; /* its thread is there: the app's threads wait for ticks */
+    uint32_t visits_max;
+    uint32_t number; /* of the tick */
+    uint32_t next;   /* slot in rotation */
+    int64_t others_ns;
+    uint32_t recent[RECENT_MAX];
+    uint32_t recent_count;
+} ticks;
+
+static bool is_at_rest(void)
+{
+    return !load_relaxed(&ticks.runs);
+}
+
+/* No thread ticks: the timer is to go on by itself. */
+static void on_sample(struct thread_slot *slot, void *ucontext)
+{
+    if (unlikely(is_at_rest()))
+        thread_timer_repeat(slot);
+    cpu_sample_inside_handler(slot, ucontext);
+    thread_timer_end_of_foreign(slot);
+}
+
+int tick_start(const struct sched_request *request, const struct tick_source *source, bool arms)
+{
+    ticks.request = *request;
+    ticks.source = source;
+    ticks.arms = arms;
+    uint64_t visits = request->period_ns / PERIOD_SHARE / VISIT_NS;
+    ticks.visits_max = (uint32_t)MIN_OF(MAX_OF(visits, (uint64_t)VISITS_MIN), (uint64_t)VISITS_MAX);
+    ticks.others_ns = 0;
+    ticks.recent_count = 0;
+    store_relaxed(&ticks.runs, false);
+    return arms ? thread_timers_start(request->period_ns, on_sample) : 0;
+}
+
+void tick_stop(void)
+{
+    if (ticks.arms)
+        thread_timers_stop();
+}
+
+void tick_thread_begin(struct thread_slot *slot)
+{
+    if (ticks.arms)
+        thread_timer_begin(slot, is_at_rest());
+}
+
+void tick_reset_in_child(struct thread_slot *own)
+{
+    thread_timers_reset_in_child();
+    ticks.runs = false;
+    ticks.recent_count = 0;
+    ticks.others_ns = 0;
+    if (own)
+        tick_thread_begin(own);
+}
+
+/* A thread that waits all its life is seen by ticks alone. */
+bool tick_runs_at_once(void)
+{
+    return ticks.request.wall != NULL;
+}
+
+void tick_rest(void)
+{
+    store_relaxed(&ticks.runs, false);
+    full_fence();
+    if (ticks.arms)
+        thread_timers_arm_all();
+}
+
+void tick_ring(void)
+{
+    __atomic_fetch_add(&tick_bell, 1, __ATOMIC_RELEASE);
+    sys_futex_wake(&tick_bell, INT32_MAX);
+}
+
+uint64_t tick_period_ns(void)
+{
+    return ticks.request.period_ns;
+}
+
+uint64_t tick_next(uint64_t next_ns, uint64_t now_ns)
+{
+    uint64_t period = ticks.request.period_ns;
+    if (next_ns == 0)
+        return now_ns + period;
+    return now_ns < next_ns ? next_ns : next_ns + ((now_ns - next_ns) / period + 1) * period;
+}
+
+/* ---- one tick ---- */
+
+/* Kept from the last tick that found any: threads that move for an instant at each tick add up. */
+static bool has_moved(void)
+{
+    int64_t others = (int64_t)clock_process_cpu_ns();
+    others -= (int64_t)clock_thread_cpu_ns();
+    if (others - ticks.others_ns < idle_ns)
+        return false;
+    ticks.others_ns = others;
+    return true;
+}
+
+/* True: a clock was read. */
+static bool visit(uint32_t index, uint64_t now_ns)
+{
+    struct thread_slot *slot = thread_slot_at(index);
+    int tid = load_relaxed(&slot->tid);
+    if (load_acquire(&slot->state) != SLOT_USED || tid == 0 || slot->tick == ticks.number)
+        return false;
+    slot->tick = ticks.number;
+    uint64_t cpu_ns = clock_thread_cpu_of_ns(tid);
+    if (cpu_ns == 0) /* it has ended */
+        return true;
+    const struct tick_visitor *wall = ticks.request.wall;
+    if (cpu_ns == slot->tick_cpu_ns) {
+        if (wall)
+            wall->still(slot, now_ns, cpu_ns);
+        return true;
+    }
+    slot->tick_cpu_ns = cpu_ns;
+    if (ticks.recent_count < RECENT_MAX)
+        ticks.recent[ticks.recent_count++] = index;
+    if (ticks.arms)
+        thread_timer_ask(slot);
+    if (wall)
+        wall->moved(slot, now_ns, cpu_ns);
+    return true;
+}
+
+static uint32_t visit_recent(uint64_t now_ns)
+{
+    uint32_t last = ticks.recent_count, visits = 0;
+    /* A visit puts the slot back at a place that was looked at. */
+    ticks.recent_count = 0;
+    /* The others have a quarter of all visits in any case. */
+    for (uint32_t i = 0; i < last && visits < ticks.visits_max - ticks.visits_max / 4; i++)
+        visits += visit(ticks.recent[i], now_ns);
+    return visits;
+}
+
+bool tick_visit(uint64_t now_ns)
+{
+    uint32_t visits = 0;
+    bool moved = has_moved();
+    if (moved) {
+        ticks.number++;
+        visits = visit_recent(now_ns);
+        uint32_t count = thread_slot_count();
+        for (uint32_t i = 0; i < count && visits < ticks.visits_max; i++) {
+            ticks.next = ticks.next + 1 < count ? ticks.next + 1 : 0;
+            visits += visit(ticks.next, now_ns);
+        }
+    }
+    if (ticks.request.wall && ticks.request.wall->done)
+        ticks.request.wall->done(now_ns, visits);
+    return moved;
+}
+
+/* ---- the thread ---- */
+
+void tick_run(bool (*goes_on)(void))
+{
+    uint64_t next_ns = 0;
+    uint64_t moved_ns = clock_monotonic_ns();
+    store_relaxed(&ticks.runs, true);
+    for (;;) {
+        uint32_t bell = load_acquire(&tick_bell);
+        if (!goes_on())
+            return;
+        if (!ticks.source->wait(bell, &next_ns))
+            continue;
+        uint64_t now_ns = clock_monotonic_ns();
+        if (tick_visit(now_ns)) {
+            moved_ns = now_ns;
+        } else if (!ticks.request.wall && now_ns - moved_ns >= rest_after_ns) {
+            tick_rest();
+            return;
+        }
+    }
+}

@@ -229,7 +229,7 @@ static int start(char **argv, char *const *environment, const char *program)
     agent_thread_start_ticks(scheduler);
     if (with_alloc)
         alloc_start(options.alloc_interval);
-    rates_start(NULL);
+    rates_start(scheduler ? scheduler->set_period : NULL);
     log_info("profiling %s, pid %d:%s%s, stacks by %s", program, sys_pid(), scheduler ? " cpu" : "",
              with_alloc ? " alloc" : "", unwinder->name);
     return 0;

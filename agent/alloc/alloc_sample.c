@@ -138,7 +138,8 @@ static COLD void look_and_sample(size_t size)
         rng_split(&tls->rng);
         draw_gap(tls);
     }
-    bool timed = rng_next(&tls->rng) % TIMED_ONE_IN == 0;
+    struct rng ahead = tls->rng; /* written back where the TLS is known to be this thread's */
+    bool timed = rng_next(&ahead) % TIMED_ONE_IN == 0;
     uint64_t begin = timed ? clock_monotonic_ns() : 0;
     if (slot && !thread_owns(slot)) {
         /* A vfork child or a clone on shared TLS: nothing is recorded. It has used up the gap of
@@ -148,6 +149,7 @@ static COLD void look_and_sample(size_t size)
         return;
     }
     tls->inside = 1;
+    tls->rng = ahead;
     uint32_t flags = 0;
     bool sampled = tls->bytes_until_sample < size;
     if (sampled) {

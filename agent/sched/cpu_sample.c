@@ -140,7 +140,9 @@ void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns)
 bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns)
 {
     /* Ticks come late, and a sample may be put off a few times. */
-    uint64_t limit = 4 * (NS_PER_SEC / options.frequency) + 100 * NS_PER_MS;
+    uint64_t interval =
+        MAX_OF(NS_PER_SEC / options.frequency, (uint64_t)load_relaxed(&slot->interval_us) * 1000);
+    uint64_t limit = 4 * interval + 100 * NS_PER_MS;
     uint64_t last = load_relaxed(&slot->cpu_last_ns);
     bool should_be_reached =
         load_relaxed(&slot->timer) != TIMER_NONE || load_relaxed(&slot->thread) == SLOT_OF_FOREIGN;

@@ -10,6 +10,7 @@
 static void on_tick(struct thread_slot *slot, void *ucontext)
 {
     cpu_sample_inside_handler(slot, ucontext);
+    thread_timer_follow(slot, ucontext);
     thread_timer_end_of_foreign(slot);
 }
 
@@ -34,6 +35,7 @@ const struct scheduler scheduler_cputimer = {
     .name = "cputimer",
     .start = cputimer_start,
     .stop = thread_timers_stop,
+    .set_period = thread_timers_set_interval,
     .thread_begin = cputimer_thread_begin,
     .thread_end = thread_timer_end,
     .thread_hold = thread_timer_hold,

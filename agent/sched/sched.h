@@ -33,6 +33,8 @@ struct scheduler {
     /* No sample is taken and no timer armed from now on, whatever thread_begin is called for. Asked
      * for by the thread of `run`, which has ended, or by nobody. */
     void (*stop)(void);
+    /* Another period, from now on. Any context. */
+    void (*set_period)(uint64_t period_ns);
     void (*thread_begin)(struct thread_slot *slot);
     void (*thread_end)(struct thread_slot *slot);
     /* In the thread itself (THR, SIG): from now on no sample is due; from now on the next one is

@@ -10,6 +10,7 @@
 #include "agent/base/rng.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
+#include "agent/sched/restarts.h"
 
 /* Member of struct sigevent for SIGEV_THREAD_ID; glibc names it only so. */
 #define SIGEVENT_TID _sigev_un._tid
@@ -57,23 +58,29 @@ static long set_timer(int timer, uint64_t first_ns, uint64_t then_ns)
     return sys_call4(SYS_timer_settime, timer, 0, &times, NULL);
 }
 
-static void set_own(const struct thread_slot *slot, uint64_t first_ns)
+static void set_own(const struct thread_slot *slot, bool is_due)
 {
     int timer = load_acquire(&slot->timer);
+    uint64_t interval = (uint64_t)slot->interval_us * 1000;
     if (timer >= 0)
-        set_timer(timer, first_ns, interval_ns);
+        set_timer(timer, is_due ? interval : 0, interval);
 }
 
-static uint64_t random_phase(void)
+static uint64_t random_phase(uint64_t interval)
 {
     struct rng rng;
     rng_split(&rng);
-    return 1 + rng_next(&rng) % interval_ns;
+    return 1 + rng_next(&rng) % interval;
+}
+
+void thread_timers_set_interval(uint64_t interval)
+{
+    store_relaxed(&interval_ns, interval);
 }
 
 int thread_timers_start(uint64_t interval, sampling_handler handler)
 {
-    interval_ns = interval;
+    thread_timers_set_interval(interval);
     timers_limit = half_of_pending_limit();
     store_relaxed(&stopped, 0);
     return sampling_signal_start(handler);
@@ -129,6 +136,8 @@ void thread_timer_begin(struct thread_slot *slot, bool armed)
     };
     event.SIGEVENT_TID = slot->tid;
     int timer;
+    uint64_t interval = load_relaxed(&interval_ns);
+    store_relaxed(&slot->interval_us, (uint32_t)(interval / 1000));
     long error = -EAGAIN; /* as the kernel has it for this limit */
     if (take_timer()) {
         error = sys_call3(SYS_timer_create, clock_id_of_thread(slot->tid), &event, &timer);
@@ -136,7 +145,7 @@ void thread_timer_begin(struct thread_slot *slot, bool armed)
             add_relaxed(&timers, (uint32_t)-1);
     }
     if (error == 0 && armed) {
-        error = set_timer(timer, random_phase(), interval_ns);
+        error = set_timer(timer, random_phase(interval), interval);
         if (error)
             delete_timer(timer);
     }
@@ -156,7 +165,20 @@ void thread_timer_begin(struct thread_slot *slot, bool armed)
 
 void thread_timer_repeat(struct thread_slot *slot)
 {
-    set_own(slot, interval_ns);
+    set_own(slot, true);
+}
+
+void thread_timer_follow(struct thread_slot *slot, const void *ucontext)
+{
+    if (thread_tls.slot != slot) /* a late signal */
+        return;
+    restarts_at_sample(slot, ucontext);
+    uint64_t interval = restarts_interval_ns(slot, load_relaxed(&interval_ns));
+    if (likely(slot->interval_us == (uint32_t)(interval / 1000)))
+        return;
+    store_relaxed(&slot->interval_us, (uint32_t)(interval / 1000));
+    if (!slot->held)
+        set_own(slot, true);
 }
 
 static void set_of_other(const struct thread_slot *slot, uint64_t first_ns, uint64_t then_ns)
@@ -179,8 +201,9 @@ void thread_timers_arm_all(void)
 {
     for (uint32_t i = 0; i < thread_slot_count(); i++) {
         const struct thread_slot *slot = thread_slot_at(i);
+        uint64_t interval = (uint64_t)load_relaxed(&slot->interval_us) * 1000;
         if (load_relaxed(&slot->timer) >= 0)
-            set_of_other(slot, random_phase(), interval_ns);
+            set_of_other(slot, random_phase(interval), interval);
     }
 }
 
@@ -188,12 +211,12 @@ void thread_timer_hold(struct thread_slot *slot)
 {
     store_release(&slot->held, 1);
     wait_unasked(slot);
-    set_own(slot, 0);
+    set_own(slot, false);
 }
 
 void thread_timer_go_on(struct thread_slot *slot)
 {
-    set_own(slot, interval_ns);
+    set_own(slot, true);
     store_release(&slot->held, 0);
 }
 

@@ -30,6 +30,9 @@ enum no_timer { TIMER_NONE = -1, TIMER_STOPPED = -2 };
 
 /* Timers go off every `interval_ns` of CPU time once armed, and `handler` is called then. INIT. */
 int thread_timers_start(uint64_t interval_ns, sampling_handler handler) MUST_USE;
+/* Another interval: each thread takes it over at its next sample, by thread_timer_follow. At least
+ * 1 us. Any context. */
+void thread_timers_set_interval(uint64_t interval_ns);
 /* Deletes all. INIT. */
 void thread_timers_stop(void);
 /* Makes the timer; `armed`: it first goes off at a random instant of the first interval, so that
@@ -42,6 +45,9 @@ void thread_timer_end(struct thread_slot *slot);
 void thread_timer_end_of_foreign(struct thread_slot *slot);
 /* Goes off after a whole interval and at each one that follows. In the thread itself, THR, SIG. */
 void thread_timer_repeat(struct thread_slot *slot);
+/* After a sample of the calling thread: takes over what the interval is now, or a longer one where
+ * samples keep the thread from making progress (agent/sched/restarts.h). SIG. */
+void thread_timer_follow(struct thread_slot *slot, const void *ucontext);
 /* Goes off once, as soon as the thread runs. TICK. */
 void thread_timer_ask(struct thread_slot *slot);
 /* Arms those of all slots as thread_timer_begin does. TICK, THR. */

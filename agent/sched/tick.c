@@ -3,6 +3,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/sys.h"
 #include "agent/sched/cpu_sample.h"
+#include "agent/sched/restarts.h"
 #include "agent/sched/thread_timer.h"
 
 /* A thread's clock is read in 0.3 us, and set in as much: of the period, ticks may take this
@@ -21,10 +22,11 @@ static struct {
     struct sched_request request;
     const struct tick_source *source;
     bool arms;
-    bool runs; /* its thread is there: the app's threads wait for ticks */
-    uint32_t visits_max;
-    uint32_t number; /* of the tick */
-    uint32_t next;   /* slot in rotation */
+    bool runs;           /* its thread is there: the app's threads wait for ticks */
+    uint64_t period_ns;  /* another one may come at any time */
+    uint32_t visits_max; /* of the tick under way */
+    uint32_t number;     /* of the tick */
+    uint32_t next;       /* slot in rotation */
     int64_t others_ns;
     uint32_t recent[RECENT_MAX];
     uint32_t recent_count;
@@ -41,6 +43,7 @@ static void on_sample(struct thread_slot *slot, void *ucontext)
     if (unlikely(is_at_rest()))
         thread_timer_repeat(slot);
     cpu_sample_inside_handler(slot, ucontext);
+    thread_timer_follow(slot, ucontext);
     thread_timer_end_of_foreign(slot);
 }
 
@@ -49,12 +52,17 @@ int tick_start(const struct sched_request *request, const struct tick_source *so
     ticks.request = *request;
     ticks.source = source;
     ticks.arms = arms;
-    uint64_t visits = request->period_ns / PERIOD_SHARE / VISIT_NS;
-    ticks.visits_max = (uint32_t)MIN_OF(MAX_OF(visits, (uint64_t)VISITS_MIN), (uint64_t)VISITS_MAX);
+    store_relaxed(&ticks.period_ns, request->period_ns);
     ticks.others_ns = 0;
     ticks.recent_count = 0;
     store_relaxed(&ticks.runs, false);
     return arms ? thread_timers_start(request->period_ns, on_sample) : 0;
+}
+
+void tick_set_period(uint64_t period_ns)
+{
+    store_relaxed(&ticks.period_ns, period_ns);
+    thread_timers_set_interval(period_ns);
 }
 
 void tick_stop(void)
@@ -101,12 +109,12 @@ void tick_ring(void)
 
 uint64_t tick_period_ns(void)
 {
-    return ticks.request.period_ns;
+    return load_relaxed(&ticks.period_ns);
 }
 
 uint64_t tick_next(uint64_t next_ns, uint64_t now_ns)
 {
-    uint64_t period = ticks.request.period_ns;
+    uint64_t period = tick_period_ns();
     if (next_ns == 0)
         return now_ns + period;
     return now_ns < next_ns ? next_ns : next_ns + ((now_ns - next_ns) / period + 1) * period;
@@ -145,7 +153,7 @@ static bool visit(uint32_t index, uint64_t now_ns)
     slot->tick_cpu_ns = cpu_ns;
     if (ticks.recent_count < RECENT_MAX)
         ticks.recent[ticks.recent_count++] = index;
-    if (ticks.arms)
+    if (ticks.arms && restarts_allow(slot, ticks.number))
         thread_timer_ask(slot);
     if (wall)
         wall->moved(slot, now_ns, cpu_ns);
@@ -168,6 +176,9 @@ bool tick_visit(uint64_t now_ns)
     uint32_t visits = 0;
     bool moved = has_moved();
     if (moved) {
+        uint64_t most = tick_period_ns() / PERIOD_SHARE / VISIT_NS;
+        ticks.visits_max =
+            (uint32_t)MIN_OF(MAX_OF(most, (uint64_t)VISITS_MIN), (uint64_t)VISITS_MAX);
         ticks.number++;
         visits = visit_recent(now_ns);
         uint32_t count = thread_slot_count();

@@ -53,6 +53,7 @@ struct tick_source {
 int tick_start(const struct sched_request *request, const struct tick_source *source,
                bool arms) MUST_USE;
 void tick_stop(void);
+void tick_set_period(uint64_t period_ns);
 /* For the table of functions of each scheduler. */
 void tick_thread_begin(struct thread_slot *slot);
 void tick_reset_in_child(struct thread_slot *own);
@@ -73,9 +74,9 @@ bool tick_visit(uint64_t now_ns);
 
 /* What the tables of all schedulers with ticks have in common, and what is that of most. */
 #define TICK_SCHEDULER_COMMON                                                                      \
-    .thread_end = thread_timer_end, .thread_hold = thread_timer_hold,                              \
-    .thread_go_on = thread_timer_go_on, .run = tick_run, .ring = tick_ring,                        \
-    .runs_at_once = tick_runs_at_once, .rest = tick_rest
+    .set_period = tick_set_period, .thread_end = thread_timer_end,                                 \
+    .thread_hold = thread_timer_hold, .thread_go_on = thread_timer_go_on, .run = tick_run,         \
+    .ring = tick_ring, .runs_at_once = tick_runs_at_once, .rest = tick_rest
 #define TICK_SCHEDULER                                                                             \
     TICK_SCHEDULER_COMMON, .stop = tick_stop, .thread_begin = tick_thread_begin,                   \
                            .reset_in_child = tick_reset_in_child

@@ -181,6 +181,9 @@ static void make_blank(struct thread_slot *slot, int tid)
     slot->thread = SLOT_OF_OURS;
     slot->name_age = 0;
     slot->held = 0;
+    slot->interval_us = 0;
+    slot->last_pc = 0;
+    slot->restarts = 0;
     /* `tick` and `tick_cpu_ns` are the visitor's: what it finds there is another clock's. */
 }
 

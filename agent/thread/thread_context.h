@@ -86,6 +86,10 @@ struct thread_slot {
     uint8_t name_age;     /* calls of thread_note_name, modulo 256 */
     uint32_t tick;        /* the last one that visited it; TICK only, as the next */
     uint64_t tick_cpu_ns; /* the thread's CPU clock then */
+    uint32_t interval_us; /* CPU time between samples, as its timer has it */
+    uint32_t last_pc;     /* agent/sched/restarts.h, as the next two */
+    uint16_t last_waits;
+    uint8_t restarts;
 } __attribute__((aligned(CACHE_LINE)));
 
 enum { THREAD_SLOTS = 32768 }; /* a process with more threads: the rest is counted, not tracked */

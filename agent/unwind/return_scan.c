@@ -16,7 +16,8 @@ enum {
     CALL_MAX = 7,
     START_MAX = 32, /* bytes of a function's start that are looked at: eleven pushes and a sub */
     PAGES = 8,
-    TOP_WORDS = 2, /* the return address, below the frame pointer that was just pushed */
+    PAIR_WORDS = 4096, /* larger frames are rare, and a look at each word takes 20 ns */
+    TOP_WORDS = 2,     /* the return address, below the frame pointer that was just pushed */
 };
 
 /* How a word on the stack can be a return address to `pc`'s caller. */
@@ -124,22 +125,39 @@ static bool reaches(const struct module_list *list, uintptr_t target, uintptr_t 
 
 /* The same after jumps by a pointer in memory, as in linkers' stubs, where control is handed on;
  * *target becomes where it ends. */
+static bool follow_jump(struct code_reader *reader, uintptr_t *target)
+{
+    uint8_t code[12];
+    const struct module *m = modules_find(reader->list, *target);
+    if (!m || !m->object->code_readable || m->end - *target < sizeof(code) ||
+        !read_object(reader, *target, code, sizeof(code)))
+        return false;
+    size_t at = x86_endbr64(code, sizeof(code));
+    at += code[at] == 0xf2; /* bnd */
+    if (code[at] != 0xff || code[at + 1] != 0x25)
+        return false;
+    uintptr_t pointer = *target + at + 6 + (uintptr_t)(intptr_t)displacement(code + at + 2);
+    return read_object(reader, pointer, target, sizeof(*target));
+}
+
 static bool leads_to(struct code_reader *reader, uintptr_t *target, uintptr_t pc)
 {
     for (int jumps = 0; jumps <= JUMPS_MAX; jumps++) {
         if (reaches(reader->list, *target, pc))
             return true;
-        uint8_t code[12];
-        const struct module *m = modules_find(reader->list, *target);
-        if (!m || !m->object->code_readable || m->end - *target < sizeof(code) ||
-            !read_object(reader, *target, code, sizeof(code)))
+        if (!follow_jump(reader, target))
             return false;
-        size_t at = x86_endbr64(code, sizeof(code));
-        at += code[at] == 0xf2; /* bnd */
-        if (code[at] != 0xff || code[at + 1] != 0x25)
-            return false;
-        uintptr_t pointer = *target + at + 6 + (uintptr_t)(intptr_t)displacement(code + at + 2);
-        if (!read_object(reader, pointer, target, sizeof(*target)))
+    }
+    return false;
+}
+
+/* The same to the first byte of a function, which may have rules. */
+static bool leads_to_start(struct code_reader *reader, uintptr_t target, uintptr_t start)
+{
+    for (int jumps = 0; jumps <= JUMPS_MAX; jumps++) {
+        if (target == start)
+            return true;
+        if (!follow_jump(reader, &target))
             return false;
     }
     return false;
@@ -262,6 +280,70 @@ bool return_is_possible(const struct module_list *list, struct stack_reader *sta
     return call == CALL_UNKNOWN || (call == CALL_KNOWN && leads_to(&reader, &target, pc));
 }
 
+/* Of what a function takes of the stack after it has made its frame record, by `sub rsp`: gcc puts
+ * other instructions in between. */
+static uintptr_t taken_behind_record(struct code_reader *reader, uintptr_t start, size_t size)
+{
+    static const uint8_t record[] = {0x55, 0x48, 0x89, 0xe5}; /* push rbp; mov rbp, rsp */
+    enum { LOOKED_AT = 96 };
+    uint8_t code[LOOKED_AT + 8] = {0};
+    size = MIN_OF(size, (size_t)LOOKED_AT);
+    if (!read_object(reader, start, code, size))
+        return 0;
+    const uint8_t *at = code;
+    while (at < code + size && memcmp(at, record, sizeof(record)) != 0)
+        at++;
+    for (; at < code + size; at++) {
+        if (at[0] == 0x48 && at[1] == 0x83 && at[2] == 0xec)
+            return at[3];
+        if (at[0] == 0x48 && at[1] == 0x81 && at[2] == 0xec)
+            return (uintptr_t)(uint32_t)displacement(at + 3);
+        if (at[0] == 0x48 && at[1] == 0x83 && at[2] == 0xc4 && at[3] == 0x80) /* add rsp, -128 */
+            return 128;
+    }
+    return 0;
+}
+
+enum pair { PAIR_NONE, PAIR_POSSIBLE, PAIR_LIKELY, PAIR_CERTAIN };
+
+/* How likely the record of a frame of the function is at `at`. What is behind a call in the
+ * function itself is likely a record of what it called before. */
+static enum pair pair_at(struct code_reader *reader, uintptr_t at, uintptr_t start, size_t size)
+{
+    uintptr_t back, target, outer;
+    if (!stack_read(reader->stack, at + sizeof(at), &back))
+        return PAIR_NONE;
+    enum call call = call_before(reader, back, &target);
+    if (call == CALL_NONE)
+        return PAIR_NONE;
+    if (call == CALL_KNOWN && leads_to_start(reader, target, start))
+        return PAIR_CERTAIN;
+    if (back - start < size || !stack_read(reader->stack, at, &outer) || outer <= at ||
+        outer - at > FRAMES_MAX || outer % sizeof(outer) != 0)
+        return PAIR_NONE;
+    return call == CALL_UNKNOWN ? PAIR_LIKELY : PAIR_POSSIBLE; /* by a jump of what was called */
+}
+
+uintptr_t return_pair(const struct module_list *list, struct stack_reader *stack, uintptr_t sp,
+                      uintptr_t start, size_t size, size_t saved)
+{
+    struct code_reader reader = {.list = list, .stack = stack};
+    uintptr_t place = sp + saved + taken_behind_record(&reader, start, size);
+    uintptr_t back, target, possible = 0;
+    if (stack_read(stack, place + sizeof(place), &back) &&
+        call_before(&reader, back, &target) != CALL_NONE)
+        return place;
+    for (size_t i = 0; i < PAIR_WORDS; i++) {
+        uintptr_t at = sp + saved + i * sizeof(at);
+        enum pair pair = pair_at(&reader, at, start, size);
+        if (pair >= PAIR_LIKELY)
+            return at;
+        if (pair == PAIR_POSSIBLE && !possible)
+            possible = at;
+    }
+    return possible;
+}
+
 bool return_is_behind_call(struct stack_reader *stack, uintptr_t back)
 {
     struct code_reader reader = {.stack = stack};
@@ -291,6 +373,13 @@ bool return_is_possible(const struct module_list *list, struct stack_reader *rea
 {
     (void)reader, (void)pc;
     return modules_find(list, back - 1) != NULL;
+}
+
+uintptr_t return_pair(const struct module_list *list, struct stack_reader *stack, uintptr_t sp,
+                      uintptr_t start, size_t size, size_t saved)
+{
+    (void)list, (void)stack, (void)sp, (void)start, (void)size, (void)saved;
+    return 0;
 }
 
 bool return_is_behind_call(struct stack_reader *reader, uintptr_t back)

@@ -103,7 +103,10 @@ static __attribute__((noinline)) enum step step_full(struct walk *w, uintptr_t p
     struct cfi_row row;
     if (!module || cfi_row_at(module->object, pc - module->bias, &row) != 0)
         return STEP_STOP;
-    switch (row_step(module->object, &row, &w->reader, w->regs, &w->valid)) {
+    enum row_result result = row_step(module->object, &row, &w->reader, w->regs, &w->valid);
+    if (result == ROW_NEEDS_REGISTER && w->full && walk_find_frame_pointer(w, module, &row))
+        result = row_step(module->object, &row, &w->reader, w->regs, &w->valid);
+    switch (result) {
     case ROW_CALLER:
         w->exact = row.signal_frame;
         return STEP_CALLER;
@@ -336,7 +339,6 @@ void unwind_behind_record(struct unwind_regs *regs)
         (void)arch_place_sp(walk_rule(&w, regs->r[UNWIND_PC] - 1), regs);
 }
 
-/* cppcheck-suppress unusedFunction; the tests of the walk, and what reads blocked threads */
 uint32_t unwind_walk_copy(struct unwind_regs *regs, uint64_t valid, bool exact,
                           const struct stack_copy *copy, uint64_t *pcs, uint32_t max,
                           uint32_t *flags, uint32_t *generation)

@@ -65,8 +65,9 @@ enum unwind_flags {
     UNWIND_CUT = 2,          /* max frames were not enough */
     UNWIND_LEAF_SELF = 4,    /* the innermost frame is libagent's own (left out) */
     UNWIND_INTERRUPTED = 16, /* a signal handler is among the frames */
-    UNWIND_CLEAN = 8,        /* complete, on the home stack, and no frame of a system object but the
-                                outermost ones: no lock of libc, loader or allocator can be held */
+    UNWIND_GUESSED = 32, /* of a copy: a frame pointer was not known, and was found on the stack */
+    UNWIND_CLEAN = 8,    /* complete, on the home stack, and no frame of a system object but the
+                            outermost ones: no lock of libc, loader or allocator can be held */
 };
 
 /* 0 or a negative errno; makes the cache. INIT. */
@@ -80,8 +81,9 @@ int unwind_start(void) MUST_USE;
 uint32_t unwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *home, uint64_t *pcs,
                      uint32_t max, uint32_t *flags, uint32_t *generation);
 /* The same for a stack that is not the caller's: a thread that is blocked or stopped. `valid` has a
- * bit for each register that is known; pc and stack pointer must be. Frames that need another one
- * end the walk, as memory does that is gone; both show by the missing UNWIND_COMPLETE. Never
+ * bit for each register that is known; pc and stack pointer must be. A frame pointer that is needed
+ * is looked for on the stack (UNWIND_GUESSED). Frames that need another register end the walk, as
+ * memory does that is gone; both show by the missing UNWIND_COMPLETE. Never
  * UNWIND_CLEAN. A thread that runs meanwhile gives rubbish, whose pcs lie in known code all the
  * same: the caller looks before and after whether it stood still. */
 uint32_t unwind_walk_copy(struct unwind_regs *regs, uint64_t valid, bool exact,

@@ -74,6 +74,27 @@ static enum step step_by_leaf(struct walk *w)
     return go_to(w, sp, w->regs->r[UNWIND_FP], pc);
 }
 
+bool walk_find_frame_pointer(struct walk *w, const struct module *module, const struct cfi_row *row)
+{
+    enum { RECORD = 2 * sizeof(uintptr_t) };
+    if (!stack_reader_copy(&w->reader) || w->valid >> UNWIND_FP & 1 || !(w->valid >> UNWIND_SP & 1))
+        return false;
+    /* Registers that are saved below the record. */
+    int32_t lowest = -(int32_t)RECORD;
+    for (int reg = 0; reg < UNWIND_REGS; reg++)
+        if (row->kind[reg] == CFI_OFFSET && !row->cfa_is_expression)
+            lowest = MIN_OF(lowest, row->value[reg]);
+    uintptr_t found =
+        return_pair(w->list, &w->reader, w->regs->r[UNWIND_SP], module->bias + row->start,
+                    row->size, (size_t) - (lowest + (int32_t)RECORD));
+    if (!found)
+        return false;
+    w->regs->r[UNWIND_FP] = found;
+    w->valid |= 1ull << UNWIND_FP;
+    w->flags |= UNWIND_GUESSED;
+    return true;
+}
+
 static bool is_among_code_without_rules(const struct walk *w, uintptr_t pc)
 {
     const struct module *module = modules_find(w->list, pc);

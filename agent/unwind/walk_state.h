@@ -46,6 +46,11 @@ static inline uint64_t walk_rule(const struct walk *w, uintptr_t pc)
     return rule;
 }
 
+/* Finds the frame pointer that `row` needs, of a frame whose stack pointer is known (see
+ * return_pair). False: nothing is changed. */
+bool walk_find_frame_pointer(struct walk *w, const struct module *module,
+                             const struct cfi_row *row);
+
 /* A step out of code without rules at `pc`. */
 enum step walk_guess(struct walk *w, enum rule_kind kind, uintptr_t pc);
 

@@ -189,13 +189,13 @@ static void make_comments(const struct window *window)
 
 static int submit_family(const struct window *window, enum record_family family)
 {
-    bool is_cpu = family == RECORD_CPU;
+    bool is_time = family != RECORD_ALLOC;
     uint64_t duration = pending.end_monotonic_ns - window->start_monotonic_ns;
     struct export_request request = {
         .family = family,
         .start_unix_ns = window->start_realtime_ns,
         .duration_ns = duration,
-        .period = is_cpu ? NS_PER_SEC / options.frequency : options.alloc_interval,
+        .period = is_time ? NS_PER_SEC / options.frequency : options.alloc_interval,
         .thread_labels = options.thread_labels,
         .comments = comments.list,
     };

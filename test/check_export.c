@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 
 #include "agent/base/arena.h"
 #include "agent/export/export.h"
@@ -285,6 +286,51 @@ START_TEST(labels)
 }
 END_TEST
 
+START_TEST(states_of_wall_samples)
+{
+    const uint64_t running = 1, approximate = (uint64_t)RECORD_APPROXIMATE << RECORD_STATE_SHIFT;
+    const uint64_t blocked = 1 | (uint64_t)RECORD_BLOCKED << RECORD_STATE_SHIFT;
+    const uint64_t call = 1 | (uint64_t)RECORD_SYSTEM_CALL << RECORD_STATE_SHIFT;
+    const uint64_t one = (uint64_t)1 << RECORD_STATE_SHIFT;
+    static const struct {
+        const char *state, *approximate;
+    } truth[] = {{"running", ""}, {"blocked", ""}, {"read", ""},
+                 {"clone3", ""},  {"9999", ""},    {"read", "true"}};
+    const uint64_t words[] = {
+        running,          blocked,           call + SYS_read * one,
+        call + 435 * one, call + 9999 * one, call + SYS_read * one + approximate};
+    ck_assert_str_eq(export_family_name(RECORD_WALL), "wall");
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+        add(RECORD_WALL, words[i], PCS(LIB_BIAS + 0x1000), &alice, ONE, 10 + i);
+    /* Without a state in a CPU sample, though the stack is the same. */
+    add(RECORD_CPU, running, PCS(LIB_BIAS + 0x1000), &alice, ONE, 1);
+    /* Generations that look alike are one where the states are. */
+    add(RECORD_WALL, blocked + 1, PCS(LIB_BIAS + 0x1000), &alice, ONE, 1000);
+    encode_and_decode();
+    ck_assert_uint_eq(profile->n_sample, 1);
+    ck_assert_str_eq(label_text(profile->sample[0], "state"), "");
+    for (int with_threads = 0; with_threads < 2; with_threads++) {
+        struct buffer out = {0};
+        request.family = RECORD_WALL;
+        request.thread_labels = with_threads;
+        ck_assert_int_eq(export_pprof(window, &request, &out), 0);
+        decode(&out);
+        buffer_free(&out);
+        ck_assert_str_eq(text(profile->default_sample_type), "wall");
+        ck_assert_uint_eq(profile->n_sample, ARRAY_SIZE(words));
+        for (size_t i = 0; i < profile->n_sample; i++) {
+            const Sample *sample = profile->sample[i];
+            size_t which = (size_t)(sample->value[1] % 1000) - 10;
+            ck_assert_uint_lt(which, ARRAY_SIZE(words));
+            ck_assert_int_eq(sample->value[0], which == 1 ? 2 : 1);
+            ck_assert_str_eq(label_text(sample, "state"), truth[which].state);
+            ck_assert_str_eq(label_text(sample, "approximate"), truth[which].approximate);
+            ck_assert_str_eq(label_text(sample, "thread name"), with_threads ? "alice" : "");
+        }
+    }
+}
+END_TEST
+
 START_TEST(without_labels_threads_are_one)
 {
     request.thread_labels = false;
@@ -422,6 +468,7 @@ Suite *suite(void)
     tcase_add_test(file, an_empty_window_gives_nothing);
     tcase_add_test(file, what_no_table_had_room_for);
     tcase_add_test(file, labels);
+    tcase_add_test(file, states_of_wall_samples);
     tcase_add_test(file, without_labels_threads_are_one);
     tcase_add_test(file, generations);
     tcase_add_test(file, mappings_and_addresses);

@@ -189,8 +189,8 @@ START_TEST(wrong_values_switch_their_part_off)
     check_wrong("LIBAGENT_ALLOC_INTERVAL=512kB", interval, PART_ALLOC);
     check_wrong("LIBAGENT_ALLOC_INTERVAL=1025GiB", interval, PART_ALLOC);
     check_wrong("LIBAGENT_ALLOC_INTERVAL=17179869185GiB", interval, PART_ALLOC); /* wraps to 1 */
-    check_wrong("LIBAGENT_PROFILES=cpu,wall", "one or more of cpu, alloc;", PART_ALL);
-    check_wrong("LIBAGENT_PROFILES=cpu,", "cpu, alloc;", PART_ALL);
+    check_wrong("LIBAGENT_PROFILES=cpu,wake", "one or more of cpu, alloc, wall;", PART_ALL);
+    check_wrong("LIBAGENT_PROFILES=cpu,", "cpu, alloc, wall;", PART_ALL);
     static const char period[] = "0, or a time from 1s to 24h, in ms, s, m or h";
     check_wrong("LIBAGENT_PERIOD=999ms", period, PART_ALL);
     check_wrong("LIBAGENT_PERIOD=25h", period, PART_ALL);

@@ -2,7 +2,7 @@
 
 #include "agent/base/clock.h"
 
-static const char *const profile_words[] = {"cpu", "alloc", NULL};
+static const char *const profile_words[] = {"cpu", "alloc", "wall", NULL};
 static const char *const scheduler_words[] = {"auto", "cputimer", "event", NULL};
 static const char *const unwinder_words[] = {"auto", "cfi", "fp", "libunwind", NULL};
 static const char *const compression_words[] = {"gzip", "zstd", "none", NULL};

@@ -17,7 +17,7 @@
 #include "agent/base/compiler.h"
 #include "agent/base/log.h"
 
-enum { PROFILE_CPU = 1, PROFILE_ALLOC = 2 };
+enum { PROFILE_CPU = 1, PROFILE_ALLOC = 2, PROFILE_WALL = 4 };
 enum unwinder_id { UNWINDER_AUTO, UNWINDER_CFI, UNWINDER_FP, UNWINDER_LIBUNWIND };
 enum scheduler_id { SCHEDULER_AUTO, SCHEDULER_CPUTIMER, SCHEDULER_EVENT };
 enum compression { COMPRESSION_GZIP, COMPRESSION_ZSTD, COMPRESSION_NONE };

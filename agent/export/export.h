@@ -20,12 +20,12 @@ struct export_request {
     enum record_family family;
     uint64_t start_unix_ns;
     uint64_t duration_ns;
-    uint64_t period; /* cpu: nanoseconds between ticks; alloc: interval in bytes */
+    uint64_t period; /* cpu, wall: nanoseconds between ticks; alloc: interval in bytes */
     bool thread_labels;
     const char *const *comments; /* texts, NULL at the end */
 };
 
-/* The file's name part: "cpu", "heap". */
+/* The file's name part: "cpu", "heap", "wall". */
 const char *export_family_name(enum record_family family);
 /* Encodes; `out` is empty before, and stays empty when the family has no row. 0 or a negative
  * errno (out is then freed). */

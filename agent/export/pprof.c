@@ -7,6 +7,7 @@
 #include "agent/export/locations.h"
 #include "agent/export/pprof_fields.h"
 #include "agent/export/string_table.h"
+#include "agent/export/syscall_names.h"
 
 struct value_type {
     const char *type, *unit;
@@ -30,6 +31,10 @@ static const struct family_format family_formats[RECORD_FAMILIES] = {
                       .amount = {"alloc_space", "bytes"},
                       .period = {"space", "bytes"},
                       .amount_bits = RECORD_AMOUNT_BITS_ALLOC},
+    [RECORD_WALL] = {.name = "wall",
+                     .count = {"samples", "count"},
+                     .amount = {"wall", "nanoseconds"},
+                     .period = {"wall", "nanoseconds"}},
 };
 
 struct encoder {
@@ -52,13 +57,13 @@ const char *export_family_name(enum record_family family)
 
 /* ---- Rows ---------------------------------------------------------------------------------- */
 
-static uint64_t hash_label(const struct encoder *encoder, const struct thread_label *label)
+static uint64_t hash_labels(const struct encoder *encoder, const struct window_row *row)
 {
+    uint64_t hash = row->state;
     if (!encoder->request->thread_labels)
-        return 0;
-    uint64_t words[sizeof(*label) / sizeof(uint64_t)];
-    memcpy(words, label, sizeof(words));
-    uint64_t hash = 0;
+        return hash;
+    uint64_t words[sizeof(*row->thread) / sizeof(uint64_t)];
+    memcpy(words, row->thread, sizeof(words));
     for (size_t i = 0; i < ARRAY_SIZE(words); i++)
         hash = hash_mix(hash, words[i]);
     return hash;
@@ -67,7 +72,7 @@ static uint64_t hash_label(const struct encoder *encoder, const struct thread_la
 static bool look_equal(struct encoder *encoder, const struct window_row *a,
                        const struct window_row *b)
 {
-    if (a->count != b->count ||
+    if (a->count != b->count || a->state != b->state ||
         (encoder->request->thread_labels && memcmp(a->thread, b->thread, sizeof(*a->thread)) != 0))
         return false;
     for (uint32_t i = 0; i < a->count; i++)
@@ -91,7 +96,7 @@ static int add_row(const struct window_row *row, void *data)
             return -ENOMEM;
         hash = hash_mix(hash, location);
     }
-    uint64_t label = hash_label(encoder, row->thread);
+    uint64_t label = hash_labels(encoder, row);
     struct window_row *rows = (struct window_row *)(void *)encoder->rows.data;
     /* Another look under the same hash: the next hash is tried. */
     for (uint32_t found; (found = pair_map_get(&encoder->by_look, hash, label)); hash++) {
@@ -117,7 +122,35 @@ static uint64_t round_fixed(uint64_t value, unsigned bits)
     return MIN_OF((value >> bits) + half, (uint64_t)INT64_MAX);
 }
 
-static void encode_labels(struct encoder *encoder, const struct thread_label *label)
+static uint32_t add_string(struct encoder *encoder, const char *text)
+{
+    return string_table_add(&encoder->strings, text, strlen(text));
+}
+
+static void encode_text_label(struct encoder *encoder, const char *key, const char *text)
+{
+    size_t mark = pb_begin(encoder->out, SAMPLE_LABEL);
+    pb_uint(encoder->out, LABEL_KEY, add_string(encoder, key));
+    pb_uint(encoder->out, LABEL_STR, add_string(encoder, text));
+    pb_end(encoder->out, mark);
+}
+
+/* What the thread of a wall sample did. */
+static void encode_state(struct encoder *encoder, uint32_t state)
+{
+    char number[SYSCALL_NUMBER_SIZE];
+    uint32_t kind = state & ~RECORD_APPROXIMATE;
+    const char *name = "running";
+    if (kind == RECORD_BLOCKED)
+        name = "blocked";
+    else if (kind >= RECORD_SYSTEM_CALL)
+        name = syscall_name(kind - RECORD_SYSTEM_CALL, number);
+    encode_text_label(encoder, "state", name);
+    if (state & RECORD_APPROXIMATE)
+        encode_text_label(encoder, "approximate", "true");
+}
+
+static void encode_thread(struct encoder *encoder, const struct thread_label *label)
 {
     struct buffer *out = encoder->out;
     const char *end = memchr(label->name, 0, sizeof(label->name));
@@ -155,7 +188,9 @@ static int encode_sample(struct encoder *encoder, const struct window_row *row)
     pb_packed(out, SAMPLE_LOCATION_ID, ids, row->count);
     pb_packed(out, SAMPLE_VALUE, values, ARRAY_SIZE(values));
     if (row->thread && encoder->request->thread_labels)
-        encode_labels(encoder, row->thread);
+        encode_thread(encoder, row->thread);
+    if (row->thread && row->family == RECORD_WALL)
+        encode_state(encoder, row->state);
     pb_end(out, mark);
     encoder->samples++;
     return out->error;
@@ -179,11 +214,6 @@ static int encode_samples(struct encoder *encoder, const struct window *window)
 }
 
 /* ---- The file ------------------------------------------------------------------------------ */
-
-static uint32_t add_string(struct encoder *encoder, const char *text)
-{
-    return string_table_add(&encoder->strings, text, strlen(text));
-}
 
 static void encode_value_type(struct encoder *encoder, unsigned field, struct value_type type)
 {

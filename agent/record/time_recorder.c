@@ -191,6 +191,7 @@ int window_each(const struct window *window, int (*each)(const struct window_row
         struct window_row row = {
             .family = (enum record_family)(pair >> KEY_FAMILY_SHIFT),
             .generation = (uint32_t)stack->data[0],
+            .state = (uint32_t)(stack->data[0] >> RECORD_STATE_SHIFT),
             .pcs = stack->data + 1,
             .count = stack->words - 1u,
             .thread = label_at(window, (uint32_t)(pair & ref_mask)),

@@ -23,7 +23,18 @@
 #include "agent/record/intern_table.h"
 #include "agent/thread/thread_context.h"
 
-enum record_family { RECORD_CPU, RECORD_ALLOC, RECORD_FAMILIES };
+enum record_family { RECORD_CPU, RECORD_ALLOC, RECORD_WALL, RECORD_FAMILIES };
+
+/* What the thread of a wall sample did: the upper half of a stack's first word, so that the other
+ * families pay nothing for it. */
+enum {
+    RECORD_STATE_SHIFT = 32,
+    RECORD_RUNNING = 0, /* the first word is then as in a CPU sample, and so is the stack one */
+    RECORD_BLOCKED,     /* in what is not known */
+    RECORD_SYSTEM_CALL, /* + the number of the system call that it waited in */
+};
+/* Added to a state: the stack was not read at that time, or a frame of it was guessed. */
+#define RECORD_APPROXIMATE 0x80000000u
 
 /* Values are fixed point, so that fractions of unbiased counts add up: count << 16 of them is 1. */
 enum { RECORD_FRACTION_BITS = 16 };
@@ -32,8 +43,8 @@ enum { RECORD_FRACTION_BITS = 16 };
 enum pseudo_frame {
     PSEUDO_OVERHEAD = 1, /* "libagent overhead": the agent's own time */
     PSEUDO_TRUNCATED,    /* "libagent truncated": what no table had room for */
-    PSEUDO_TAIL,         /* "[thread end]": CPU time after a thread's last sample */
-    PSEUDO_UNREACHED,    /* "[not sampled]": CPU time of a thread while no sample reached it */
+    PSEUDO_TAIL,         /* "[thread end]": time after a thread's last sample */
+    PSEUDO_UNREACHED,    /* "[not sampled]": time of a thread while no sample reached it */
     PSEUDO_UNKNOWN,      /* "[unknown]": the walk gave no frame at all */
     PSEUDO_SKIPPED,      /* "libagent skipped": more CPU time than one sample is to stand for */
     PSEUDO_HANDLERS,     /* Callers of PSEUDO_OVERHEAD: the part that it belongs to. */
@@ -45,7 +56,7 @@ enum pseudo_frame {
 };
 const char *pseudo_frame_name(enum pseudo_frame frame);
 
-/* count is in 1/2^16; amount in nanoseconds (cpu) or in bytes/2^8 (alloc). */
+/* count is in 1/2^16; amount in nanoseconds (cpu, wall) or in bytes/2^8 (alloc). */
 struct record_values {
     uint64_t count;
     uint64_t amount;
@@ -69,7 +80,7 @@ void recorder_destroy(void);
 
 /* A stack as it is interned: the generation is the first word of the key. */
 struct record_stack {
-    uint64_t generation; /* of the module list */
+    uint64_t generation; /* of the module list; the upper half is a wall sample's state */
     uint64_t pcs[];      /* innermost first */
 };
 /* Adds one sample. A stack of no frame is recorded as PSEUDO_UNKNOWN. `is_real`: a timer's or an
@@ -91,6 +102,7 @@ void recorder_reset_in_child(uint64_t now_monotonic_ns, uint64_t now_realtime_ns
 struct window_row {
     enum record_family family;
     uint32_t generation;
+    uint32_t state; /* wall: what the thread did */
     const uint64_t *pcs;
     uint32_t count;
     const struct thread_label *thread; /* tid 0: there was no room for it */

@@ -175,6 +175,9 @@ static void flatten(struct profile *profile)
             const char *ignored;
             label_number(message, sample, "thread name", &stack->thread);
             stack->tid = label_number(message, sample, "thread id", &ignored);
+            label_number(message, sample, "state", &stack->state);
+            label_number(message, sample, "approximate", &ignored);
+            stack->approximate = ignored[0] != 0;
             stack->file = i;
             stack->frames = next;
             memcpy(stack->values, sample->value, sizeof(stack->values));
@@ -346,6 +349,11 @@ int64_t profile_of_tid(const struct profile *profile, int value, int64_t tid)
 int64_t profile_of_thread(const struct profile *profile, int value, const char *name)
 {
     SUM_WHERE(strcmp(stack->thread, name) == 0);
+}
+
+int64_t profile_of_state(const struct profile *profile, int value, const char *state)
+{
+    SUM_WHERE(strcmp(stack->state, state) == 0);
 }
 
 static int64_t profile_whole(const struct profile *profile, int value)

@@ -16,8 +16,15 @@
 #include "profile.pb-c.h"
 
 enum { PROFILE_VALUES = 2, PROFILE_FILES_MAX = 2048 };
-/* Index of values: what the two families count, and what they measure. */
-enum { CPU_SAMPLES = 0, CPU_NS = 1, ALLOC_OBJECTS = 0, ALLOC_BYTES = 1 };
+/* Index of values: what the families count, and what they measure. */
+enum {
+    CPU_SAMPLES = 0,
+    CPU_NS = 1,
+    ALLOC_OBJECTS = 0,
+    ALLOC_BYTES = 1,
+    WALL_SAMPLES = 0,
+    WALL_NS = 1
+};
 
 struct frame {
     const char *function;
@@ -32,6 +39,8 @@ struct stack {
     int64_t values[PROFILE_VALUES];
     const char *thread; /* label `thread name`, "": none */
     int64_t tid;        /* label `thread id`, 0: none */
+    const char *state;  /* label `state`, "": none */
+    bool approximate;   /* label `approximate` */
 };
 
 struct profile {
@@ -45,8 +54,8 @@ struct profile {
 
 /* Reads a file (.pb.gz, .pb.zst or .pb) into a message; NULL, with the reason in `why`. */
 Perftools__Profiles__Profile *profile_read(const char *path, char *why, size_t size);
-/* The rules of pprof and of the receivers that are stricter, and those of the two families.
- * `family` is "cpu" or "heap". False, with the reason in `why`. */
+/* The rules of pprof and of the receivers that are stricter, and those of the families.
+ * `family` is "cpu", "heap" or "wall". False, with the reason in `why`. */
 bool profile_is_valid(const Perftools__Profiles__Profile *message, const char *family, char *why,
                       size_t size);
 /* The windows of `family` in a folder, of process `pid` (0: all). An empty profile if there is no
@@ -62,6 +71,7 @@ int64_t profile_self(const struct profile *profile, int value, const char *funct
 int64_t profile_under(const struct profile *profile, int value, const char *function);
 int64_t profile_of_tid(const struct profile *profile, int value, int64_t tid);
 int64_t profile_of_thread(const struct profile *profile, int value, const char *name);
+int64_t profile_of_state(const struct profile *profile, int value, const char *state);
 
 /* Times that `function` stands in the stack. */
 uint32_t stack_depth_of(const struct stack *stack, const char *function);

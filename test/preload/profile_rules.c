@@ -80,19 +80,28 @@ static bool check_strings(struct check *check)
     return true;
 }
 
+static const struct family_types {
+    const char *family, *count, *amount, *unit, *period;
+} family_types[] = {
+    {"cpu", "samples", "cpu", "nanoseconds", "cpu"},
+    {"heap", "alloc_objects", "alloc_space", "bytes", "space"},
+    {"wall", "samples", "wall", "nanoseconds", "wall"},
+};
+
 static bool check_header(struct check *check, const char *family)
 {
     const Profile *profile = check->profile;
-    bool is_cpu = strcmp(family, "cpu") == 0;
+    const struct family_types *types = family_types;
+    while (strcmp(types->family, family) != 0)
+        if (++types == family_types + sizeof(family_types) / sizeof(family_types[0]))
+            return broken(check, "no family %s", family);
     if (profile->n_sample_type != PROFILE_VALUES)
         return broken(check, "%zu sample types", profile->n_sample_type);
-    if (!is_type(profile, profile->sample_type[0], is_cpu ? "samples" : "alloc_objects", "count"))
+    if (!is_type(profile, profile->sample_type[0], types->count, "count"))
         return broken(check, "first sample type is not the count");
-    if (!is_type(profile, profile->sample_type[1], is_cpu ? "cpu" : "alloc_space",
-                 is_cpu ? "nanoseconds" : "bytes"))
+    if (!is_type(profile, profile->sample_type[1], types->amount, types->unit))
         return broken(check, "second sample type is not the amount");
-    if (!is_type(profile, profile->period_type, is_cpu ? "cpu" : "space",
-                 is_cpu ? "nanoseconds" : "bytes"))
+    if (!is_type(profile, profile->period_type, types->period, types->unit))
         return broken(check, "period type");
     if (profile->period <= 0)
         return broken(check, "period %lld", (long long)profile->period);

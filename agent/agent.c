@@ -26,6 +26,7 @@
 #include "agent/sched/cpu_sample.h"
 #include "agent/sched/sampling_signal.h"
 #include "agent/sched/sched.h"
+#include "agent/sched/wall.h"
 #include "agent/thread/moment.h"
 #include "agent/thread/own_thread.h"
 #include "agent/thread/thread_context.h"
@@ -43,8 +44,7 @@ static uint32_t state;
 static struct lock life_lock = LOCK_INIT(LOCK_LIFE);
 /* A dlopen was passed on unwatched. */
 static uint32_t unwatched_load;
-/* NULL: no CPU profile. */
-static const struct scheduler *scheduler;
+static const struct scheduler *scheduler; /* NULL: no time is profiled */
 
 static bool is_on(void)
 {
@@ -76,8 +76,10 @@ static void calls_end(void)
 
 static void thread_begin(struct thread_slot *slot)
 {
-    if (scheduler && slot)
+    if (scheduler && slot) {
+        wall_thread_begin(slot, clock_monotonic_ns());
         scheduler->thread_begin(slot);
+    }
 }
 
 static void thread_gone(struct thread_slot *slot)
@@ -134,6 +136,7 @@ static void thread_leaving(void)
             cpu_sample_tail(slot, now);
             scheduler->thread_end(slot);
             cpu_sample_overhead(slot);
+            wall_thread_end(slot, clock_monotonic_ns());
             thread_guard_leave(slot);
         }
         thread_leave();
@@ -205,7 +208,11 @@ static int start_uploader(char *const *environment, const char *program)
 static void start_scheduler(bool with_cpu)
 {
     struct sched_request request = {.period_ns = NS_PER_SEC / options.frequency, .cpu = with_cpu};
+    if ((options.profiles & PROFILE_WALL) && options_ok(PART_CPU))
+        request.wall = &wall_visitor;
     scheduler = scheduler_start(&request);
+    if (scheduler && request.wall)
+        wall_start(options.wall_signal);
 }
 
 static int start(char **argv, char *const *environment, const char *program)
@@ -230,7 +237,8 @@ static int start(char **argv, char *const *environment, const char *program)
     if (with_alloc)
         alloc_start(options.alloc_interval);
     rates_start(scheduler ? scheduler->set_period : NULL);
-    log_info("profiling %s, pid %d:%s%s, stacks by %s", program, sys_pid(), scheduler ? " cpu" : "",
+    log_info("profiling %s, pid %d:%s%s%s, stacks by %s", program, sys_pid(),
+             scheduler && with_cpu ? " cpu" : "", wall_is_on() ? " wall" : "",
              with_alloc ? " alloc" : "", unwinder->name);
     return 0;
 }
@@ -488,6 +496,7 @@ void agent_fork_child(void)
     struct thread_slot *own = thread_tls.slot;
     if (!own)
         own = thread_attach(0, 0);
+    wall_reset_in_child(own, clock_monotonic_ns());
     if (scheduler)
         scheduler->reset_in_child(own);
     agent_thread_start_ticks(scheduler);

@@ -14,6 +14,7 @@
 #include "agent/rates.h"
 #include "agent/record/time_recorder.h"
 #include "agent/sched/cpu_sample.h"
+#include "agent/sched/wall.h"
 #include "agent/thread/thread_context.h"
 #include "agent/unwind/unwinder.h"
 #include "uploader/uploader.h"
@@ -106,10 +107,12 @@ static void add_threads(bool final)
             continue;
         uint64_t now = clock_thread_cpu_of_ns(slot->tid);
         cpu_sample_unreached(slot, now);
+        wall_flush(slot, clock_monotonic_ns(), now, final);
         if (final)
             cpu_sample_tail(slot, now);
         cpu_sample_overhead(slot); /* behind the tail, which may correct it */
     }
+    wall_flushed();
 }
 
 void flush_start(bool with_cpu)
@@ -130,7 +133,7 @@ static bool has_unreached_thread(void)
 
 bool flush_is_due_at_end(void)
 {
-    return recorder_has_samples() || pending.window || has_unreached_thread();
+    return recorder_has_samples() || pending.window || wall_is_on() || has_unreached_thread();
 }
 
 static uint64_t since_last_comments(enum stat_id stat)
@@ -215,6 +218,14 @@ static int submit_family(const struct window *window, enum record_family family)
     return error ? error : 1;
 }
 
+/* A wall profile takes CPU samples too, which nobody has asked for. */
+static bool is_profiled(enum record_family family)
+{
+    if (family == RECORD_WALL)
+        return wall_is_on();
+    return family != RECORD_CPU || (options.profiles & PROFILE_CPU);
+}
+
 /* Encodes and submits the pending window if nobody can still write into it. */
 static int write_pending(void)
 {
@@ -227,6 +238,8 @@ static int write_pending(void)
     int blobs = 0;
     int result = 0;
     for (int family = 0; family < RECORD_FAMILIES; family++) {
+        if (!is_profiled((enum record_family)family))
+            continue;
         int submitted = submit_family(window, (enum record_family)family);
         if (submitted < 0) {
             log_error("a window's %s profile is lost: error %d",

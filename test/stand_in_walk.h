@@ -29,7 +29,17 @@ uint32_t unwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *
     return walk_frames;
 }
 
-/* The walk by frame records is linked all the same. */
+/* What reads threads from outside, and the walk by frame records, are linked all the same. */
+uint32_t unwind_walk_copy(struct unwind_regs *regs, uint64_t valid, bool exact,
+                          const struct stack_copy *copy, uint64_t *pcs, uint32_t max,
+                          uint32_t *flags, uint32_t *generation)
+{
+    struct unwind_stack home = {0, 0};
+    (void)valid;
+    (void)copy;
+    return unwind_walk(regs, exact, &home, pcs, max, flags, generation);
+}
+
 void unwind_behind_record(struct unwind_regs *regs)
 {
     (void)regs;

@@ -54,6 +54,14 @@ const struct option_row option_rows[ROW_COUNT] = {
                        .default_text = "auto",
                        .words = scheduler_words,
                        .help = "what tells when a thread is sampled; auto is cputimer"},
+    [ROW_WALL_SIGNAL] = {.name = OPTION_PREFIX "WALL_SIGNAL",
+                         .type = TYPE_BOOL,
+                         .part = PART_CPU,
+                         MEMBER(wall_signal),
+                         .default_text = "0",
+                         .help = "1 lets a wall profile interrupt blocked threads by a signal, "
+                                 "where the kernel does not show their stacks (a process that "
+                                 "changed its user)"},
     [ROW_ALLOC_INTERVAL] = {.name = OPTION_PREFIX "ALLOC_INTERVAL",
                             .type = TYPE_SIZE,
                             .part = PART_ALLOC,

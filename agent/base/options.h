@@ -31,6 +31,7 @@ struct options {
     uint32_t profiles;            /* LIBAGENT_PROFILES: PROFILE_ bits */
     uint32_t frequency;           /* LIBAGENT_FREQUENCY: Hz of CPU time, 1 to 10000 */
     enum scheduler_id scheduler;  /* LIBAGENT_SCHEDULER */
+    bool wall_signal;             /* LIBAGENT_WALL_SIGNAL */
     uint64_t alloc_interval;      /* LIBAGENT_ALLOC_INTERVAL: bytes, at least 1 */
     double overhead;              /* LIBAGENT_OVERHEAD: percent, above 0, to 20 */
     uint32_t max_frames;          /* LIBAGENT_MAX_FRAMES: 1 to 1024 */

@@ -13,6 +13,11 @@
     X(CPU_SAMPLES, "cpu samples")                                                                  \
     X(CPU_DROPPED_INSIDE, "cpu samples put off: thread was inside the agent")                      \
     X(CPU_DROPPED_BUSY, "cpu samples put off: no scratch buffer")                                  \
+    X(WALL_SAMPLES, "wall samples")                                                                \
+    X(BLOCKED_READ, "stacks of blocked threads read from outside")                                 \
+    X(BLOCKED_MOVED, "stacks of blocked threads dropped: they went on")                            \
+    X(BLOCKED_REFUSED, "stacks of blocked threads that could not be read")                         \
+    X(BLOCKED_INCOMPLETE, "stacks of blocked threads that did not reach main or thread start")     \
     X(ALLOC_SAMPLES, "allocation samples")                                                         \
     X(ALLOC_DROPPED_BUSY, "allocation samples folded: no scratch buffer")                          \
     X(ALLOC_DROPPED_UNTRACKED, "allocation samples dropped: thread not tracked")                   \

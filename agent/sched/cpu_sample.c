@@ -10,6 +10,7 @@
 #include "agent/record/time_recorder.h"
 #include "agent/sched/sampling_signal.h"
 #include "agent/sched/thread_timer.h"
+#include "agent/sched/wall.h"
 #include "agent/thread/moment.h"
 #include "agent/unwind/unwinder.h"
 
@@ -57,6 +58,7 @@ static uint32_t walk_and_add(struct thread_slot *slot, struct record_stack *stac
     stack->generation = generation;
     recorder_add(RECORD_CPU, stack, count, &slot->label,
                  (struct record_values){one_sample, amount_ns}, true);
+    wall_sample(slot, stack, count);
     return flags;
 }
 
@@ -122,8 +124,7 @@ static void add_known(const struct thread_label *label, const uint64_t *pcs, uin
 
 #define PCS(...) ((const uint64_t[ARRAY_SIZE(((struct known_stack *)0)->pcs)]){__VA_ARGS__})
 
-/* Where a thread began; for the main thread the program's entry point. */
-static uint64_t root_of(const struct thread_slot *slot)
+uint64_t cpu_sample_root(const struct thread_slot *slot)
 {
     if (!slot->start_routine && slot->is_main)
         return sys_auxv(AT_ENTRY);
@@ -134,7 +135,7 @@ void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns)
 {
     uint64_t rest = take_app_time(slot, now_ns);
     if (rest)
-        add_known(&slot->label, PCS(PSEUDO_TAIL, root_of(slot)), rest, false);
+        add_known(&slot->label, PCS(PSEUDO_TAIL, cpu_sample_root(slot)), rest, false);
 }
 
 bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns)
@@ -156,7 +157,7 @@ void cpu_sample_unreached(struct thread_slot *slot, uint64_t now_ns)
     if (cpu_sample_is_unreached(slot, now_ns) &&
         __atomic_compare_exchange_n(&slot->cpu_last_ns, &last, now_ns, false, __ATOMIC_RELAXED,
                                     __ATOMIC_RELAXED))
-        add_known(&slot->label, PCS(PSEUDO_UNREACHED, root_of(slot)), now_ns - last, true);
+        add_known(&slot->label, PCS(PSEUDO_UNREACHED, cpu_sample_root(slot)), now_ns - last, true);
 }
 
 void cpu_sample_overhead(struct thread_slot *slot)
@@ -168,7 +169,7 @@ void cpu_sample_overhead(struct thread_slot *slot)
         if (amount < 0) /* a window told too much of it; the next one tells less */
             add_relaxed(&slot->overhead_ns[part], amount);
         else if (amount > 0)
-            add_known(&slot->label, PCS(PSEUDO_OVERHEAD, frames[part], root_of(slot)),
+            add_known(&slot->label, PCS(PSEUDO_OVERHEAD, frames[part], cpu_sample_root(slot)),
                       (uint64_t)amount, false);
     }
 }

@@ -23,6 +23,8 @@ void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns);
 bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns);
 /* Accounts the CPU time of such a thread; nothing for others. */
 void cpu_sample_unreached(struct thread_slot *slot, uint64_t now_ns);
+/* Where a thread began; for the main thread the program's entry point; 0: not known. */
+uint64_t cpu_sample_root(const struct thread_slot *slot);
 /* Moves the overhead that was measured for the slot's thread into the window. */
 void cpu_sample_overhead(struct thread_slot *slot);
 /* Adds `amount_ns` as overhead of the thread named by `label`, one of the agent's own: `part` is

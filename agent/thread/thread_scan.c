@@ -61,7 +61,7 @@ static int each_task(void (*each)(int tid, void *data), void *data)
 
 /* The folder may be of another namespace of pids (unshare, and no new mount of it), where all have
  * other numbers. */
-static bool proc_is_ours(void)
+bool thread_scan_is_possible(void)
 {
     char target[16];
     long length = sys_readlink("/proc/self", target, sizeof(target) - 1);
@@ -118,7 +118,7 @@ void thread_scan(bool (*is_own)(int tid), void (*adopted)(struct thread_slot *sl
 {
     struct scan scan = {.is_own = is_own, .adopted = adopted};
     int used = release_gone(gone);
-    if (!proc_is_ours())
+    if (!thread_scan_is_possible())
         return;
     int tasks = each_task(count_own, &scan);
     /* Equal numbers are the rule; only else each thread is looked for among the slots. */

@@ -16,5 +16,7 @@
  * threads, which get none. Slots of threads that are gone are released, after a call of `gone`. */
 void thread_scan(bool (*is_own)(int tid), void (*adopted)(struct thread_slot *slot),
                  void (*gone)(struct thread_slot *slot));
+/* Does /proc tell of this process? */
+bool thread_scan_is_possible(void);
 
 #endif

@@ -1,0 +1,404 @@
+#include "agent/sched/wall.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "agent/base/arena.h"
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/base/options.h"
+#include "agent/base/stats.h"
+#include "agent/base/sys.h"
+#include "agent/record/kept_stacks.h"
+#include "agent/record/scratch.h"
+#include "agent/sched/blocked.h"
+#include "agent/sched/cpu_sample.h"
+#include "agent/sched/sampling_signal.h"
+#include "agent/unwind/modules.h"
+
+/* What a directed signal came to. */
+enum answer { ANSWER_NONE, ANSWER_AWAITED, ANSWER_GIVEN };
+
+struct account {
+    uint32_t claimed;
+    int32_t tid;         /* of the thread, 0: none; below 0: it has ended */
+    uint64_t last_ns;    /* time is in a window, or put by, up to here; CLOCK_MONOTONIC */
+    uint64_t seen_ns;    /* when it was last seen at `kept` */
+    uint64_t cpu_ns;     /* its CPU clock there */
+    uint64_t running_ns; /* put by for the next CPU sample */
+    uint32_t kept;       /* the number of the stack that it stands at, 0: none */
+    uint32_t sampled;    /* that of its last CPU sample; where wall_keeps */
+    uint32_t answer;
+} __attribute__((aligned(CACHE_LINE)));
+
+/* Nobody holds an account for longer than it takes to walk a stack, unless it loses its processor
+ * with it: a thread's end is not held up for that, but loses its last samples. */
+static const uint64_t claim_limit_ns = 20 * NS_PER_MS;
+
+static const uint64_t one_sample = (uint64_t)1 << RECORD_FRACTION_BITS;
+
+bool wall_on;
+static struct account *accounts; /* one a slot */
+static bool sends_signals;
+/* Stacks cannot be read from outside: those of CPU samples are kept. */
+static bool keeps_samples;
+
+static struct account *account_of(const struct thread_slot *slot)
+{
+    return &accounts[slot - thread_slot_at(0)];
+}
+
+static bool claim(struct account *account)
+{
+    uint32_t free = 0;
+    return __atomic_compare_exchange_n(&account->claimed, &free, 1, false, __ATOMIC_ACQUIRE,
+                                       __ATOMIC_RELAXED);
+}
+
+static void release(struct account *account)
+{
+    store_release(&account->claimed, 0);
+}
+
+static bool claim_in_time(struct account *account)
+{
+    static const struct timespec pause = {0, 50000};
+    uint64_t deadline = 0;
+    while (!claim(account)) {
+        uint64_t now = clock_monotonic_ns();
+        if (!deadline)
+            deadline = now + claim_limit_ns;
+        if (now >= deadline)
+            return false;
+        sys_call2(SYS_nanosleep, &pause, NULL);
+    }
+    return true;
+}
+
+/* ---- samples ---- */
+
+static void add(const struct thread_slot *slot, const struct record_stack *stack, uint32_t count,
+                uint64_t amount_ns)
+{
+    recorder_add(RECORD_WALL, stack, count, &slot->label,
+                 (struct record_values){one_sample, amount_ns}, true);
+    stats_add(STAT_WALL_SAMPLES, 1);
+}
+
+/* A stack that nobody walked: a name above the place where the thread began. */
+struct named_stack {
+    uint64_t first_word;
+    uint64_t pcs[2];
+};
+
+static uint32_t name_stack(const struct thread_slot *slot, enum pseudo_frame name, uint32_t state,
+                           struct named_stack *stack)
+{
+    uint64_t root = cpu_sample_root(slot);
+    stack->first_word = load_relaxed(&modules_generation) | (uint64_t)state << RECORD_STATE_SHIFT;
+    stack->pcs[0] = name;
+    stack->pcs[1] = root;
+    return root ? 2 : 1;
+}
+
+static void add_named(const struct thread_slot *slot, enum pseudo_frame name, uint64_t amount_ns)
+{
+    struct named_stack stack;
+    if (!amount_ns)
+        return;
+    uint32_t count = name_stack(slot, name, RECORD_RUNNING, &stack);
+    add(slot, (const struct record_stack *)(const void *)&stack, count, amount_ns);
+}
+
+/* The stack that the thread stands at gets its time until it was last seen there. */
+static void settle(const struct thread_slot *slot, struct account *account)
+{
+    if (!account->kept || account->seen_ns <= account->last_ns)
+        return;
+    uint32_t count;
+    const struct record_stack *stack = kept_stack_at(account->kept, &count);
+    add(slot, stack, count, account->seen_ns - account->last_ns);
+    account->last_ns = account->seen_ns;
+}
+
+static uint64_t take_running(struct account *account)
+{
+    return __atomic_exchange_n(&account->running_ns, 0, __ATOMIC_RELAXED);
+}
+
+/* ---- ticks ---- */
+
+/* The time up to `now_ns` is for this stack, and so is what follows until the thread moves. */
+static void stand(const struct thread_slot *slot, struct account *account,
+                  const struct record_stack *stack, uint32_t count, uint64_t now_ns,
+                  uint64_t cpu_ns)
+{
+    account->kept = kept_stack(stack, count);
+    account->cpu_ns = cpu_ns;
+    account->seen_ns = now_ns;
+    if (account->kept)
+        return;
+    add(slot, stack, count, now_ns - account->last_ns);
+    account->last_ns = now_ns;
+}
+
+static void run(struct account *account, uint64_t now_ns)
+{
+    add_relaxed(&account->running_ns, now_ns - account->last_ns);
+    account->last_ns = account->seen_ns = now_ns;
+}
+
+/* The same stack in another state. */
+static void stand_at_sampled(const struct thread_slot *slot, struct account *account,
+                             struct record_stack *stack, uint32_t state, uint64_t now_ns,
+                             uint64_t cpu_ns)
+{
+    struct named_stack named;
+    uint32_t count, sampled = load_acquire(&account->sampled);
+    if (sampled) {
+        const struct record_stack *kept = kept_stack_at(sampled, &count);
+        stack->generation = (uint32_t)kept->generation | (uint64_t)state << RECORD_STATE_SHIFT;
+        memcpy(stack->pcs, kept->pcs, count * sizeof(kept->pcs[0]));
+    } else {
+        count = name_stack(slot, PSEUDO_UNREACHED, state, &named);
+        stack = (struct record_stack *)(void *)&named;
+    }
+    stand(slot, account, stack, count, now_ns, cpu_ns);
+}
+
+/* As a timer of ours does it. */
+static bool send_signal(struct thread_slot *slot, int tid)
+{
+    siginfo_t info = {.si_signo = SAMPLING_SIGNAL, .si_code = SI_TIMER};
+    info.si_value.sival_ptr = slot;
+    return sys_call4(SYS_rt_tgsigqueueinfo, thread_pid(), tid, SAMPLING_SIGNAL, &info) == 0;
+}
+
+/* What the thread does is not told. */
+static void look_without(struct thread_slot *slot, struct account *account,
+                         struct record_stack *stack, uint64_t now_ns, uint64_t cpu_ns)
+{
+    store_relaxed(&keeps_samples, true);
+    stats_add(STAT_BLOCKED_REFUSED, 1);
+    if (blocked_runs(account->tid, cpu_ns != account->cpu_ns)) {
+        run(account, now_ns);
+        account->cpu_ns = cpu_ns;
+        return;
+    }
+    uint32_t state = RECORD_BLOCKED | RECORD_APPROXIMATE;
+    if (sends_signals) {
+        uint32_t answer = load_acquire(&account->answer);
+        store_relaxed(&account->answer, answer == ANSWER_NONE ? ANSWER_AWAITED : ANSWER_NONE);
+        if (answer == ANSWER_NONE && send_signal(slot, account->tid))
+            return; /* the next tick has the stack, and all of the time */
+        if (answer == ANSWER_GIVEN)
+            state = RECORD_BLOCKED;
+    }
+    stand_at_sampled(slot, account, stack, state, now_ns, cpu_ns);
+}
+
+static void look(struct thread_slot *slot, struct account *account, struct record_stack *stack,
+                 uint64_t now_ns, uint64_t cpu_ns)
+{
+    uint32_t count = 0;
+    settle(slot, account);
+    account->kept = 0;
+    switch (blocked_read(account->tid, cpu_ns, stack, &count)) {
+    case BLOCKED_READ:
+        stats_add(STAT_BLOCKED_READ, 1);
+        stand(slot, account, stack, count, now_ns, cpu_ns);
+        break;
+    case BLOCKED_NOT:
+        run(account, now_ns);
+        break;
+    case BLOCKED_MOVED:
+        stats_add(STAT_BLOCKED_MOVED, 1);
+        break;
+    case BLOCKED_REFUSED:
+        look_without(slot, account, stack, now_ns, cpu_ns);
+        break;
+    case BLOCKED_GONE:
+        break;
+    }
+}
+
+static void open_account(struct account *account, int tid, uint64_t now_ns)
+{
+    account->last_ns = account->seen_ns = now_ns;
+    account->kept = account->sampled = 0;
+    account->answer = ANSWER_NONE;
+    store_relaxed(&account->running_ns, 0);
+    account->tid = tid;
+}
+
+static void visit(struct thread_slot *slot, uint64_t now_ns, uint64_t cpu_ns)
+{
+    if (!wall_on || !claim(account_of(slot)))
+        return;
+    struct account *account = account_of(slot);
+    struct record_stack *stack = NULL;
+    int tid = load_relaxed(&slot->tid);
+    if (account->tid != tid && account->tid != -tid) /* it attached itself unseen */
+        open_account(account, tid, now_ns);
+    if (account->tid == tid && now_ns > account->seen_ns) {
+        if (account->kept && account->cpu_ns == cpu_ns)
+            account->seen_ns = now_ns;
+        else
+            stack = scratch_claim();
+    }
+    if (stack) {
+        struct thread_slot *guard = thread_ticks_slot();
+        thread_guard_enter(guard);
+        look(slot, account, stack, now_ns, cpu_ns);
+        thread_guard_leave(guard);
+        scratch_give(stack);
+    }
+    release(account);
+}
+
+const struct tick_visitor wall_visitor = {.still = visit, .moved = visit};
+
+void wall_sample_inside_handler(struct thread_slot *slot, struct record_stack *stack,
+                                uint32_t count)
+{
+    struct account *account = account_of(slot);
+    uint64_t running = take_running(account);
+    if (running)
+        add(slot, stack, count, running);
+    if (load_relaxed(&keeps_samples)) {
+        store_release(&account->sampled, kept_stack(stack, count));
+        uint32_t awaited = ANSWER_AWAITED;
+        __atomic_compare_exchange_n(&account->answer, &awaited, ANSWER_GIVEN, false,
+                                    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+    }
+}
+
+/* ---- threads ---- */
+
+void wall_thread_begin(struct thread_slot *slot, uint64_t now_ns)
+{
+    if (!wall_on)
+        return;
+    struct account *account = account_of(slot);
+    if (!claim_in_time(account))
+        return;
+    open_account(account, slot->tid, now_ns);
+    release(account);
+}
+
+/* All of its time up to `now_ns`. */
+static void close_account(struct thread_slot *slot, struct account *account, uint64_t now_ns)
+{
+    settle(slot, account);
+    uint64_t rest = take_running(account);
+    if (now_ns > account->last_ns)
+        rest += now_ns - account->last_ns;
+    account->last_ns = account->seen_ns = MAX_OF(now_ns, account->last_ns);
+    account->kept = 0;
+    add_named(slot, PSEUDO_TAIL, rest);
+}
+
+void wall_thread_end(struct thread_slot *slot, uint64_t now_ns)
+{
+    if (!wall_on)
+        return;
+    struct account *account = account_of(slot);
+    if (!claim_in_time(account))
+        return;
+    if (account->tid == slot->tid)
+        close_account(slot, account, now_ns);
+    account->tid = -slot->tid;
+    release(account);
+}
+
+/* ---- flushes ---- */
+
+bool wall_is_on(void)
+{
+    return wall_on;
+}
+
+void wall_flush(struct thread_slot *slot, uint64_t now_ns, uint64_t cpu_ns, bool final)
+{
+    if (!wall_on)
+        return;
+    struct account *account = account_of(slot);
+    if (!claim_in_time(account))
+        return;
+    if (account->tid > 0 && account->tid == load_relaxed(&slot->tid)) {
+        if (account->kept && account->cpu_ns == cpu_ns)
+            account->seen_ns = MAX_OF(account->seen_ns, now_ns);
+        settle(slot, account);
+        if (final)
+            close_account(slot, account, now_ns);
+        else if (cpu_sample_is_unreached(slot, cpu_ns))
+            add_named(slot, PSEUDO_UNREACHED, take_running(account));
+    }
+    release(account);
+}
+
+static bool forget_stacks(void)
+{
+    for (uint32_t i = 0; i < thread_slot_count(); i++) {
+        struct account *account = &accounts[i];
+        if (!claim_in_time(account))
+            return false;
+        settle(thread_slot_at(i), account);
+        account->kept = 0;
+        store_relaxed(&account->sampled, 0);
+        release(account);
+    }
+    return true;
+}
+
+/* Threads that went without telling so: nobody knows when. Their slots may be another's already. */
+static void close_gone(void)
+{
+    for (uint32_t i = 0; i < thread_slot_count(); i++) {
+        struct thread_slot *slot = thread_slot_at(i);
+        struct account *account = &accounts[i];
+        if (account->tid <= 0 || load_acquire(&slot->state) == SLOT_USED || !claim_in_time(account))
+            continue;
+        if (account->tid > 0 && load_acquire(&slot->state) != SLOT_USED) {
+            close_account(slot, account, account->seen_ns);
+            account->tid = 0;
+        }
+        release(account);
+    }
+}
+
+void wall_flushed(void)
+{
+    if (!wall_on)
+        return;
+    close_gone();
+    if (!kept_stacks_are_many())
+        return;
+    kept_stacks_close();
+    /* Else they stay closed until the next flush: what cannot be kept is told at each tick. */
+    if (thread_guard_quiescent(clock_monotonic_ns() + NS_PER_SEC) && forget_stacks())
+        kept_stacks_open();
+}
+
+/* ---- start ---- */
+
+void wall_start(bool signals)
+{
+    if (!accounts)
+        accounts = arena_reserve(THREAD_SLOTS * sizeof(accounts[0]));
+    wall_on = accounts && blocked_start() == 0 && kept_stacks_start() == 0;
+    if (!wall_on)
+        log_warn("no wall profile: LIBAGENT_MEMORY has no room for it");
+    sends_signals = signals;
+}
+
+void wall_reset_in_child(struct thread_slot *own, uint64_t now_ns)
+{
+    if (!wall_on)
+        return;
+    memset(accounts, 0, thread_slot_count() * sizeof(accounts[0]));
+    keeps_samples = false;
+    kept_stacks_open();
+    if (own)
+        wall_thread_begin(own, now_ns);
+}

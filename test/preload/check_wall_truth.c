@@ -1,0 +1,231 @@
+/* Wall profiles of programs whose threads' lives are known: each thread's time is all there, in the
+ * state that it was in, on whole stacks. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "test/check.h"
+#include "test/preload/profile_reader.h"
+#include "test/preload/run_program.h"
+
+/* The issue's bound, and what passes between the clocks of a thread and ours, at its begin and end,
+ * where both may wait for a processor. */
+#define LOST_MAX    0.01
+#define EDGES_NS    20000000
+#define WHOLE_MIN   0.98
+#define DURATION_MS "2500"
+
+static const char *const environment[] = {"LIBAGENT_PROFILES=cpu,wall", "LIBAGENT_PERIOD=1s", NULL};
+
+static const struct {
+    const char *thread, *state, *function;
+} truth[] = {
+    {"nanosleep", "clock_nanosleep", "wait_in_nanosleep"},
+    {"poll", "poll", "wait_in_poll"},
+    {"epoll", "epoll_wait", "wait_in_epoll"},
+    {"condition", "futex", "wait_in_condition"},
+    {"semaphore", "futex", "wait_in_semaphore"},
+    {"select", "pselect6", "wait_in_select"},
+    {"spins", "running", "run_all_the_time"},
+};
+
+static struct run run;
+static struct profile profile;
+
+static void run_threads(const char *program, const char *const *more, const char *user)
+{
+    struct run_request request = {.program = program,
+                                  .arguments = (const char *[]){DURATION_MS, user, NULL},
+                                  .environment = more};
+    run_program(&run, &request);
+    run_expect_success(&run);
+    profile_load(&profile, run.profiles, "wall", run.pid);
+    ck_assert_uint_ge(profile.file_count, 2);
+}
+
+static void done(void)
+{
+    profile_free(&profile);
+    run_free(&run);
+}
+
+static void expect_near(const char *what, int64_t found, int64_t expected, double share,
+                        int64_t slack)
+{
+    double bound = (double)expected * share + (double)slack;
+    double off = (double)(found - expected);
+    fprintf(stderr, "%s: %.6f s of %.6f s\n", what, (double)found / 1e9, (double)expected / 1e9);
+    ck_assert_msg(off <= bound && -off <= bound, "%s: %lld ns, not %lld", what, (long long)found,
+                  (long long)expected);
+}
+
+/* Of what the thread of that name did. */
+static int64_t sum_of(const char *thread, const char *state, const char *function)
+{
+    int64_t sum = 0;
+    for (size_t i = 0; i < profile.stack_count; i++) {
+        const struct stack *stack = &profile.stacks[i];
+        if (strcmp(stack->thread, thread) == 0 && (!state || strcmp(stack->state, state) == 0) &&
+            (!function || stack_has(stack, function)))
+            sum += stack->values[WALL_NS];
+    }
+    return sum;
+}
+
+static void expect_lives(void)
+{
+    for (size_t i = 0; i < sizeof(truth) / sizeof(truth[0]); i++)
+        expect_near(truth[i].thread, sum_of(truth[i].thread, NULL, NULL),
+                    run_number(&run, truth[i].thread), LOST_MAX, EDGES_NS);
+    expect_near("alternates", sum_of("alternates", NULL, NULL), run_number(&run, "alternates"),
+                LOST_MAX, EDGES_NS);
+    /* Some hundreds of threads of 3 ms, each with its edges. */
+    expect_near("short", sum_of("short", NULL, NULL), run_number(&run, "short"), 0.2, 0);
+}
+
+/* Where each thread was, as the program tells it. */
+static void expect_states(void)
+{
+    for (size_t i = 0; i < sizeof(truth) / sizeof(truth[0]); i++) {
+        int64_t life = run_number(&run, truth[i].thread);
+        expect_near(truth[i].state, sum_of(truth[i].thread, truth[i].state, NULL), life, LOST_MAX,
+                    2 * EDGES_NS);
+        /* Under load the kernel may find no time for a sample for 0.2 s, and then it is the end. */
+        bool runs = strcmp(truth[i].state, "running") == 0;
+        expect_near(truth[i].function, sum_of(truth[i].thread, truth[i].state, truth[i].function),
+                    life, LOST_MAX, runs ? 300000000 : 2 * EDGES_NS);
+    }
+    /* 250 ticks at least, each of which sees it running or not: the share that is seen has a
+     * deviation of 0.5 / sqrt(250) = 0.032 at most; five of them. It is not said to wait when it
+     * is ready, and has no processor. */
+    int64_t life = run_number(&run, "alternates"), spun = run_number(&run, "alternates-spun");
+    int64_t late = run_number(&run, "alternates-late"), bound = life / 6;
+    int64_t running = sum_of("alternates", "running", NULL);
+    int64_t waiting = sum_of("alternates", "clock_nanosleep", "run_and_wait");
+    fprintf(stderr, "alternates: %lld ms, %lld spun, %lld late; seen running %lld, waiting %lld\n",
+            (long long)life / 1000000, (long long)spun / 1000000, (long long)late / 1000000,
+            (long long)running / 1000000, (long long)waiting / 1000000);
+    ck_assert_int_ge(running, spun - bound);
+    ck_assert_int_le(running, spun + late + bound);
+    ck_assert_int_ge(waiting, life - spun - late - bound);
+    ck_assert_int_le(waiting, life - spun + bound);
+}
+
+static void expect_whole_stacks(const char *figure)
+{
+    int64_t read = profile_figure(&profile, "stacks of blocked threads read from outside");
+    int64_t broken = profile_figure(
+        &profile, "stacks of blocked threads that did not reach main or thread start");
+    fprintf(stderr, "%s: %lld stacks read, %lld not whole; of the time %.4f is\n", figure,
+            (long long)read, (long long)broken, profile_whole_share(&profile, WALL_NS));
+    if (profile_whole_share(&profile, WALL_NS) < WHOLE_MIN)
+        profile_print(&profile, WALL_NS, true, 10);
+    ck_assert_double_ge(profile_whole_share(&profile, WALL_NS), WHOLE_MIN);
+    ck_assert_int_ge(read, 100);
+    ck_assert_int_le(broken * 50, read);
+}
+
+START_TEST(test_threads)
+{
+    run_threads("wall_threads", environment, NULL);
+    expect_lives();
+    expect_states();
+    expect_whole_stacks("without frame pointers");
+    for (size_t i = 0; i < profile.stack_count; i++)
+        if (!stack_has(&profile.stacks[i], "wait_in_poll")) /* alloca */
+            ck_assert(!profile.stacks[i].approximate);
+    done();
+}
+END_TEST
+
+/* A frame that hangs on rbp is found on the stack, and said to be. */
+START_TEST(test_threads_with_frame_pointers)
+{
+    run_threads("wall_records", environment, NULL);
+    expect_lives();
+    expect_states();
+    expect_whole_stacks("with frame pointers");
+#if defined(__x86_64__)
+    for (size_t i = 0; i < profile.stack_count; i++)
+        if (stack_has(&profile.stacks[i], "wait_in_nanosleep"))
+            ck_assert(profile.stacks[i].approximate);
+#endif
+    done();
+}
+END_TEST
+
+/* Wall alone, by the ticks' own scheduler: the states are the same, and there is no CPU profile. */
+START_TEST(test_wall_alone)
+{
+    run_threads("wall_threads",
+                (const char *[]){"LIBAGENT_PROFILES=wall", "LIBAGENT_PERIOD=1s", NULL}, NULL);
+    expect_lives();
+    expect_states();
+    profile_free(&profile);
+    profile_load(&profile, run.profiles, "cpu", run.pid);
+    ck_assert_uint_eq(profile.file_count, 0);
+    done();
+}
+END_TEST
+
+/* A program that gives up root: the kernel shows nothing of its threads. All time is there still;
+ * those that never ran for long have no stack, others the last one that was sampled. */
+START_TEST(test_another_user)
+{
+    run_threads("wall_threads", environment, "65534");
+    expect_lives();
+    for (size_t i = 0; i < sizeof(truth) / sizeof(truth[0]); i++) {
+        bool runs = strcmp(truth[i].state, "running") == 0;
+        expect_near(truth[i].thread, sum_of(truth[i].thread, runs ? "running" : "blocked", NULL),
+                    run_number(&run, truth[i].thread), LOST_MAX, 2 * EDGES_NS);
+    }
+    for (size_t i = 0; i < profile.stack_count; i++)
+        ck_assert_int_eq(profile.stacks[i].approximate,
+                         strcmp(profile.stacks[i].state, "blocked") == 0);
+    ck_assert_int_ge(profile_figure(&profile, "stacks of blocked threads that could not be read"),
+                     100);
+    int64_t waiting = run_number(&run, "alternates") - run_number(&run, "alternates-spun") -
+                      run_number(&run, "alternates-late");
+    int64_t sampled = sum_of("alternates", "blocked", "run_and_wait");
+    fprintf(stderr, "waits of %lld ms, %lld with a sampled stack\n", (long long)waiting / 1000000,
+            (long long)sampled / 1000000);
+    /* Until its first sample there is none: a tenth of a second of its time, four times over. */
+    ck_assert_int_ge(sampled, waiting - run_number(&run, "alternates") / 6 - 400000000);
+    done();
+}
+END_TEST
+
+/* Where signals are allowed, the stacks are exact; the waits that the kernel ends then are what
+ * that costs. */
+START_TEST(test_another_user_with_signals)
+{
+    run_threads("wall_threads",
+                (const char *[]){"LIBAGENT_PROFILES=cpu,wall", "LIBAGENT_PERIOD=1s",
+                                 "LIBAGENT_WALL_SIGNAL=1", NULL},
+                "65534");
+    expect_lives();
+    /* libc goes on with this wait by itself. */
+    int64_t exact = 0;
+    for (size_t i = 0; i < profile.stack_count; i++)
+        if (stack_has(&profile.stacks[i], "wait_in_condition") && !profile.stacks[i].approximate)
+            exact += profile.stacks[i].values[WALL_NS];
+    expect_near("exact", exact, run_number(&run, "condition"), LOST_MAX, 5 * EDGES_NS);
+    done();
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("wall_truth");
+    TCase *tcase = tcase_create("threads");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, test_threads);
+    tcase_add_test(tcase, test_threads_with_frame_pointers);
+    tcase_add_test(tcase, test_wall_alone);
+    if (getuid() == 0) {
+        tcase_add_test(tcase, test_another_user);
+        tcase_add_test(tcase, test_another_user_with_signals);
+    }
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -6,7 +6,8 @@
  *
  * Protocol:
  *  1. One read of the process's CPU clock, less that of the ticks' own thread, tells whether any
- *     thread moved since the last visits; if not, the tick is over.
+ *     thread moved since the last visits; if not, the tick is over. (Not where threads are so many
+ *     that this one read would take longer than all visits of a tick.)
  *  2. Else the slots are visited: first those that moved at their last visit, then the others in
  *     rotation, until the tick has read as many CPU clocks as it may (a share of the period, since
  *     each read takes 0.3 us). A thread that is visited less often is sampled less often, and what

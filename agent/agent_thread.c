@@ -12,6 +12,7 @@
 #include "agent/flush.h"
 #include "agent/record/scratch.h"
 #include "agent/record/time_recorder.h"
+#include "agent/sched/wall.h"
 #include "agent/thread/moment.h"
 #include "agent/thread/own_thread.h"
 #include "agent/thread/raw_thread.h"
@@ -236,7 +237,8 @@ static void on_moment(bool clean)
     } else if (load_acquire(&agent_thread) == OWN_THREAD_NONE) {
         due = period_end();
         if (now >= due || is_early) {
-            int error = recorder_has_samples() || is_early ? need_agent_thread() : 0;
+            bool has_news = recorder_has_samples() || wall_is_on() || is_early;
+            int error = has_news ? need_agent_thread() : 0;
             due = now + retry_ns;
             /* EINVAL: after unshare(CLONE_NEWPID) the program can have no more threads either. */
             if (error == -EINVAL)

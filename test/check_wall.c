@@ -180,6 +180,29 @@ START_TEST(a_thread_that_waits_is_asked_once)
 }
 END_TEST
 
+START_TEST(a_process_that_is_idle)
+{
+    start(false);
+    moved(100, 1);
+    wall_visitor.done(BEGIN + 100, 1);
+    for (uint64_t at = 200; at <= 1000; at += 100)
+        wall_visitor.done(BEGIN + at, 0);
+    blocked_at = 20;
+    moved(1100, 2);
+    wall_visitor.done(BEGIN + 1100, 1);
+    flush(1150, 3, false);
+    check_row(10, state_of(10), 1000, 1);
+    check_row(20, state_of(20), 100, 1);
+    /* What was not visited by the tick before may have moved since. */
+    wall_visitor.done(BEGIN + 1200, 1);
+    wall_visitor.done(BEGIN + 1300, 0);
+    wall_thread_end(slot, BEGIN + 1400);
+    turn();
+    check_row(PSEUDO_TAIL, RECORD_RUNNING, 300, 1);
+    check_all(300);
+}
+END_TEST
+
 START_TEST(a_thread_that_goes_elsewhere)
 {
     start(false);
@@ -430,6 +453,7 @@ Suite *suite(void)
     TCase *accounts = tcase_create("accounts");
     tcase_set_timeout(accounts, 60);
     tcase_add_test(accounts, a_thread_that_waits_is_asked_once);
+    tcase_add_test(accounts, a_process_that_is_idle);
     tcase_add_test(accounts, a_thread_that_goes_elsewhere);
     tcase_add_test(accounts, a_thread_that_runs_has_its_sample_s_stack);
     tcase_add_test(accounts, a_thread_that_moves_while_it_is_read);

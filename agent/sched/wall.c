@@ -14,6 +14,8 @@
 #include "agent/sched/blocked.h"
 #include "agent/sched/cpu_sample.h"
 #include "agent/sched/sampling_signal.h"
+#include "agent/thread/moment.h"
+#include "agent/thread/own_thread.h"
 #include "agent/unwind/modules.h"
 
 /* What a directed signal came to. */
@@ -39,6 +41,9 @@ static const uint64_t one_sample = (uint64_t)1 << RECORD_FRACTION_BITS;
 
 bool wall_on;
 static struct account *accounts; /* one a slot */
+/* The last tick that visited threads, and the last one behind it that found the process idle. Each
+ * thread is visited then, as ticks do without where threads are many (agent/sched/tick.c). */
+static uint64_t visited_ns, idle_ns;
 static bool sends_signals;
 /* Stacks cannot be read from outside: those of CPU samples are kept. */
 static bool keeps_samples;
@@ -113,6 +118,9 @@ static void add_named(const struct thread_slot *slot, enum pseudo_frame name, ui
 /* The stack that the thread stands at gets its time until it was last seen there. */
 static void settle(const struct thread_slot *slot, struct account *account)
 {
+    uint64_t idle = load_relaxed(&idle_ns);
+    if (account->seen_ns == load_relaxed(&visited_ns))
+        account->seen_ns = MAX_OF(account->seen_ns, idle);
     if (!account->kept || account->seen_ns <= account->last_ns)
         return;
     uint32_t count;
@@ -256,7 +264,14 @@ static void visit(struct thread_slot *slot, uint64_t now_ns, uint64_t cpu_ns)
     release(account);
 }
 
-const struct tick_visitor wall_visitor = {.still = visit, .moved = visit};
+static void tick_done(uint64_t now_ns, uint32_t visits)
+{
+    store_relaxed(visits ? &visited_ns : &idle_ns, now_ns);
+    /* No thread of the app may come by one when a period is over. */
+    moment_pass(own_thread_is_known_to_libc());
+}
+
+const struct tick_visitor wall_visitor = {.still = visit, .moved = visit, .done = tick_done};
 
 void wall_sample_inside_handler(struct thread_slot *slot, struct record_stack *stack,
                                 uint32_t count)
@@ -397,6 +412,7 @@ void wall_reset_in_child(struct thread_slot *own, uint64_t now_ns)
     if (!wall_on)
         return;
     memset(accounts, 0, thread_slot_count() * sizeof(accounts[0]));
+    visited_ns = idle_ns = 0;
     keeps_samples = false;
     kept_stacks_open();
     if (own)

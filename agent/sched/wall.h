@@ -6,7 +6,7 @@
  * Protocol:
  *  1. A tick (TICK) tells of a thread and its CPU clock (wall_visitor). Where the clock stands as
  *     it did when the thread's stack was taken, that stack holds still: the account notes the time,
- *     no more.
+ *     no more. A tick that finds the whole process idle notes that once for all.
  *  2. Else the thread has moved. Its old stack gets the time until it was last seen there, as one
  *     sample. What it does now is asked (agent/sched/blocked.h), and the time since goes there:
  *     a. It waits: its stack is read from outside, and is the one that it stands at.

@@ -86,7 +86,7 @@ static void add_own_threads(void)
             continue;
         uint64_t spent = now - own_threads[i].accounted_ns;
         cpu_sample_add_overhead(&own_threads[i].label, own_threads[i].part, spent);
-        stats_add(STAT_FLUSH_NS, spent);
+        stats_add(i == FLUSH_OWN_TICKS ? STAT_TICKS_NS : STAT_FLUSH_NS, spent);
         own_threads[i].accounted_ns = now;
     }
 }
@@ -97,6 +97,12 @@ void flush_own_threads_end(void)
     if (has_cpu)
         add_own_threads();
     lock_release(&flush_lock);
+}
+
+uint64_t flush_ticks_cpu_ns(void)
+{
+    uint64_t tid = load_acquire(&own_threads[FLUSH_OWN_TICKS].label.tid);
+    return tid ? clock_thread_cpu_of_ns((int)tid) : 0;
 }
 
 static void add_threads(bool final)
@@ -147,7 +153,7 @@ static size_t comment_overhead(size_t count)
     uint64_t now = clock_process_cpu_ns();
     uint64_t cpu = MAX_OF(now - comments.cpu_before_ns, (uint64_t)1);
     uint64_t spent = since_last_comments(STAT_HANDLERS_NS) + since_last_comments(STAT_HOOKS_NS) +
-                     since_last_comments(STAT_FLUSH_NS);
+                     since_last_comments(STAT_TICKS_NS) + since_last_comments(STAT_FLUSH_NS);
     uint64_t hundredths = spent / (cpu / 10000 + 1);
     comments.cpu_before_ns = now;
     format(comments.texts[count++], COMMENT_SIZE,

@@ -29,6 +29,8 @@ void flush_own_thread_begins(enum flush_own_thread which);
 /* What the agent's threads took since the last flush goes into the window: they end. TICK. */
 void flush_own_threads_end(void);
 bool flush_is_own_thread(int tid);
+/* The CPU clock of the ticks' thread; 0: there is none. Any context. */
+uint64_t flush_ticks_cpu_ns(void);
 /* Is a thread of ours still there (it may be on its way out)? */
 bool flush_has_own_thread(void);
 /* Is there something that a flush at the end would write? Any context. */

@@ -5,6 +5,7 @@
 #include "agent/base/compiler.h"
 #include "agent/base/options.h"
 #include "agent/base/stats.h"
+#include "agent/flush.h"
 #include "agent/sched/rate_control.h"
 #include "agent/thread/moment.h"
 
@@ -13,10 +14,6 @@ enum { TIME, ALLOC, GROUPS };
 /* A sample of time stands for 10 s of the default period at most. (Budgets leave thousands of
  * samples in a second of CPU time: one that needs such a stretch is swamped with events.) */
 static const uint32_t stretch_max = 1024 * RATE_STRETCH_ONE;
-static const enum stat_id samples_of[GROUPS] = {
-    [TIME] = STAT_CPU_SAMPLES, [ALLOC] = STAT_ALLOC_SAMPLES};
-static const enum stat_id spent_on[GROUPS] = {[TIME] = STAT_HANDLERS_NS, [ALLOC] = STAT_HOOKS_NS};
-
 /* The shortest window, and how much longer than its reading it is at least. */
 static const uint64_t window_min_ns = 2 * NS_PER_MS;
 enum { WINDOW_TO_READING = 2000 };
@@ -33,10 +30,29 @@ static uint32_t is_busy; /* somebody is at it */
 static uint64_t not_before_ns;
 static uint64_t last_reading_ns;
 
+/* Samples of time, and the ticks that bring them; or those of allocations. */
+static uint64_t samples_of(int group)
+{
+    return group == ALLOC ? stats_get(STAT_ALLOC_SAMPLES)
+                          : stats_get(STAT_CPU_SAMPLES) + stats_get(STAT_TICKS);
+}
+
+/* Ticks go on in a program that waits: they may take their share of a tenth of a processor there.
+ */
+static uint64_t budgeted_ns(int group, uint64_t now_ns, uint64_t cpu_ns)
+{
+    return group == TIME && stats_get(STAT_TICKS) ? cpu_ns + now_ns / 10 : cpu_ns;
+}
+
 static struct rate_totals totals_of(int group, uint64_t now_ns, uint64_t cpu_ns)
 {
-    return (struct rate_totals){now_ns, cpu_ns, stats_get(spent_on[group]),
-                                stats_get(samples_of[group])};
+    return (struct rate_totals){
+        .now_ns = now_ns,
+        .cpu_ns = budgeted_ns(group, now_ns, cpu_ns),
+        .spent_ns = group == ALLOC ? stats_get(STAT_HOOKS_NS)
+                                   : stats_get(STAT_HANDLERS_NS) + flush_ticks_cpu_ns(),
+        .samples = samples_of(group),
+    };
 }
 
 static void begin_windows(void)
@@ -75,7 +91,9 @@ static void end_window(int group, uint64_t now_ns, uint64_t cpu_ns)
 {
     struct rate_totals totals = totals_of(group, now_ns, cpu_ns);
     const struct rate_totals *begin = &groups[group].control.begin;
-    uint64_t cpu = cpu_ns - begin->cpu_ns, spent = totals.spent_ns - begin->spent_ns;
+    uint64_t cpu = totals.cpu_ns - begin->cpu_ns, spent = totals.spent_ns - begin->spent_ns;
+    if (totals.spent_ns < begin->spent_ns) /* another thread ticks */
+        spent = 0;
     groups[group].share_ppm = (uint32_t)MIN_OF(spent / (cpu / 1000000 + 1), (uint64_t)1000000);
     uint32_t stretch =
         rate_control_update(&groups[group].control, &totals, budget_of(group, cpu_ns));
@@ -85,7 +103,7 @@ static void end_window(int group, uint64_t now_ns, uint64_t cpu_ns)
 static bool is_due(int group, uint64_t now_ns)
 {
     return groups[group].governed &&
-           rate_control_is_due(&groups[group].control, now_ns, stats_get(samples_of[group]));
+           rate_control_is_due(&groups[group].control, now_ns, samples_of(group));
 }
 
 static void look(uint64_t now_ns)

@@ -174,6 +174,21 @@ START_TEST(hooks_are_overhead_not_the_apps_time)
 }
 END_TEST
 
+START_TEST(a_sample_stands_for_a_second_at_most)
+{
+    start();
+    struct thread_slot *slot = thread_attach(0, 0);
+    uint64_t begin = slot->cpu_last_ns;
+    walk_site = 1000;
+    burn(NS_PER_SEC + 300 * NS_PER_MS);
+    signal_tick(slot);
+    uint64_t end = cpu_settle(slot);
+    struct window *window = cpu_check_total(end - begin);
+    ck_assert_uint_eq(amount_at(window, 1000), NS_PER_SEC);
+    ck_assert_uint_ge(amount_at(window, PSEUDO_SKIPPED), 300 * NS_PER_MS);
+}
+END_TEST
+
 START_TEST(flags_of_a_walk_are_counted)
 {
     start();
@@ -353,6 +368,7 @@ Suite *suite(void)
     tcase_add_test(ticks, a_sample_inside_the_agent_is_put_off);
     tcase_add_test(ticks, a_sample_without_a_buffer_is_put_off);
     tcase_add_test(ticks, a_slot_that_is_not_the_threads_own_is_not_touched);
+    tcase_add_test(ticks, a_sample_stands_for_a_second_at_most);
     tcase_add_test(ticks, hooks_are_overhead_not_the_apps_time);
     tcase_add_test(ticks, flags_of_a_walk_are_counted);
     tcase_add_loop_test(ticks, a_sample_in_our_own_code_says_so, 0, 2);

@@ -16,6 +16,7 @@ void fixture_threads(void)
 
 void fixture_start(size_t budget)
 {
+    options.frequency = 101;
     options.max_frames = FIXTURE_FRAMES;
     arena_set_budget(budget);
     ck_assert_int_eq(recorder_start(1, 1), 0);

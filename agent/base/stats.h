@@ -33,7 +33,9 @@
     X(FILES_REMOVED, "old profiles removed: LIBAGENT_OUTPUT_LIMIT")                                \
     X(HANDLERS_NS, "nanoseconds in sampling handlers")                                             \
     X(HOOKS_NS, "nanoseconds in allocation hooks")                                                 \
-    X(FLUSH_NS, "nanoseconds of cpu in the agent's threads")                                       \
+    X(TICKS, "ticks")                                                                              \
+    X(TICKS_NS, "nanoseconds of cpu in the ticks' thread")                                         \
+    X(FLUSH_NS, "nanoseconds of cpu in the agent's other threads")                                 \
     X(UNWIND_NOT_LIBUNWIND, "stacks walked by cfi: libunwind was in use")                          \
     X(UNWIND_CACHE_MISSES, "unwind rules interpreted")                                             \
     X(MODULES_LOADED, "objects registered")                                                        \

@@ -36,6 +36,41 @@ static void count_flags(uint32_t flags)
         stats_add(STAT_STACKS_INCOMPLETE, 1);
 }
 
+/* A stack that is known without a walk; room for the longest one. */
+struct known_stack {
+    uint64_t generation;
+    uint64_t pcs[3];
+};
+
+/* `pcs`: innermost first; those that are 0 are left out. */
+static void add_known(const struct thread_label *label, const uint64_t *pcs, uint64_t amount_ns,
+                      bool is_real)
+{
+    struct known_stack stack = {.generation = load_relaxed(&modules_generation)};
+    uint32_t count = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(stack.pcs); i++)
+        if (pcs[i])
+            stack.pcs[count++] = pcs[i];
+    recorder_add(RECORD_CPU, (const struct record_stack *)(const void *)&stack, count, label,
+                 (struct record_values){0, amount_ns}, is_real);
+}
+
+#define PCS(...) ((const uint64_t[ARRAY_SIZE(((struct known_stack *)0)->pcs)]){__VA_ARGS__})
+
+uint64_t cpu_sample_root(const struct thread_slot *slot)
+{
+    if (!slot->start_routine && slot->is_main)
+        return sys_auxv(AT_ENTRY);
+    return slot->start_routine;
+}
+
+/* No sample stands for more, or for more than some periods: where ticks did not come for so long
+ * nobody knows what the thread did. */
+static uint64_t amount_max(void)
+{
+    return MAX_OF(NS_PER_SEC, 4 * NS_PER_SEC / options.frequency);
+}
+
 static uint32_t walk_and_add(struct thread_slot *slot, struct record_stack *stack, void *ucontext,
                              uint64_t amount_ns)
 {
@@ -56,8 +91,12 @@ static uint32_t walk_and_add(struct thread_slot *slot, struct record_stack *stac
         stack = (struct record_stack *)(void *)&stack->pcs[0];
     }
     stack->generation = generation;
-    recorder_add(RECORD_CPU, stack, count, &slot->label,
-                 (struct record_values){one_sample, amount_ns}, true);
+    uint64_t told = MIN_OF(amount_ns, amount_max());
+    recorder_add(RECORD_CPU, stack, count, &slot->label, (struct record_values){one_sample, told},
+                 true);
+    if (unlikely(told < amount_ns))
+        add_known(&slot->label, PCS(PSEUDO_SKIPPED, cpu_sample_root(slot)), amount_ns - told,
+                  false);
     wall_sample(slot, stack, count);
     return flags;
 }
@@ -101,34 +140,6 @@ void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext)
 {
     if (thread_has_tls(slot))
         sample(slot, ucontext);
-}
-
-/* A stack that is known without a walk; room for the longest one. */
-struct known_stack {
-    uint64_t generation;
-    uint64_t pcs[3];
-};
-
-/* `pcs`: innermost first; those that are 0 are left out. */
-static void add_known(const struct thread_label *label, const uint64_t *pcs, uint64_t amount_ns,
-                      bool is_real)
-{
-    struct known_stack stack = {.generation = load_relaxed(&modules_generation)};
-    uint32_t count = 0;
-    for (size_t i = 0; i < ARRAY_SIZE(stack.pcs); i++)
-        if (pcs[i])
-            stack.pcs[count++] = pcs[i];
-    recorder_add(RECORD_CPU, (const struct record_stack *)(const void *)&stack, count, label,
-                 (struct record_values){0, amount_ns}, is_real);
-}
-
-#define PCS(...) ((const uint64_t[ARRAY_SIZE(((struct known_stack *)0)->pcs)]){__VA_ARGS__})
-
-uint64_t cpu_sample_root(const struct thread_slot *slot)
-{
-    if (!slot->start_routine && slot->is_main)
-        return sys_auxv(AT_ENTRY);
-    return slot->start_routine;
 }
 
 void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns)

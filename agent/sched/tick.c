@@ -1,6 +1,7 @@
 #include "agent/sched/tick.h"
 
 #include "agent/base/clock.h"
+#include "agent/base/stats.h"
 #include "agent/base/sys.h"
 #include "agent/sched/cpu_sample.h"
 #include "agent/sched/restarts.h"
@@ -175,6 +176,7 @@ bool tick_visit(uint64_t now_ns)
 {
     uint32_t visits = 0;
     uint32_t count = thread_slot_count();
+    stats_add(STAT_TICKS, 1);
     /* The process's clock is added up from those of all threads, 0.1 us each: where they are many
      * that takes longer than the visits. */
     bool moved = count > ticks.visits_max || has_moved();

@@ -67,6 +67,22 @@ static void let_signals_go(void)
         sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
 }
 
+uint64_t lock_signal_mask(void)
+{
+    uint64_t mask = 0;
+    if (ranks_held)
+        return mask_before;
+    sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &mask, sizeof(mask));
+    return mask;
+}
+
+int lock_unblock_signals(uint64_t signals)
+{
+    if (ranks_held)
+        mask_before &= ~signals;
+    return (int)sys_call4(SYS_rt_sigprocmask, SIG_UNBLOCK, &signals, NULL, sizeof(signals));
+}
+
 static void note_held(struct lock *lock)
 {
     ranks_held |= rank_bit(lock);

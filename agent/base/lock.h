@@ -40,6 +40,10 @@ void lock_acquire(struct lock *lock);
 /* 0 when acquired, -ETIMEDOUT at the CLOCK_MONOTONIC deadline (0: none). */
 int lock_acquire_until(struct lock *lock, uint64_t deadline_ns) MUST_USE;
 void lock_release(struct lock *lock);
+/* The calling thread's signal mask, as it is while it holds no lock. */
+uint64_t lock_signal_mask(void);
+/* Takes `signals` out of that mask, at once, also while a lock is held. 0 or a negative errno. */
+int lock_unblock_signals(uint64_t signals) MUST_USE;
 /* In a fork child: free again, whoever held it. */
 void lock_reset(struct lock *lock);
 

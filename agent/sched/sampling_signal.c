@@ -6,6 +6,7 @@
 #include <ucontext.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/lock.h"
 #include "agent/base/next.h"
 #include "agent/base/signal_sets.h"
 #include "agent/base/sys.h"
@@ -139,12 +140,15 @@ static uint64_t measure_cost(void)
     info.si_value.sival_ptr = thread_slot_at(0);
     if (!is_ours(&info)) /* there is no table of threads */
         return 0;
-    uint64_t least = UINT64_MAX;
+    uint64_t least = UINT64_MAX, mask;
+    /* The start's lock keeps it waiting. */
+    sys_call4(SYS_rt_sigprocmask, SIG_UNBLOCK, &own_bit, &mask, sizeof(mask));
     for (int i = 0; i < ROUNDS; i++) {
         uint64_t begin = clock_monotonic_ns();
         sys_call4(SYS_rt_tgsigqueueinfo, sys_pid(), sys_tid(), SAMPLING_SIGNAL, &info);
         least = MIN_OF(least, clock_monotonic_ns() - begin);
     }
+    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
     return least;
 }
 
@@ -152,7 +156,7 @@ int sampling_signal_start(sampling_handler handler)
 {
     int error = install();
     if (!error)
-        error = (int)sys_call4(SYS_rt_sigprocmask, SIG_UNBLOCK, &own_bit, NULL, sizeof(own_bit));
+        error = lock_unblock_signals(own_bit);
     if (error)
         return error;
     sampling_signal_cost_ns = measure_cost();

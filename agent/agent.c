@@ -24,6 +24,7 @@
 #include "agent/record/scratch.h"
 #include "agent/record/time_recorder.h"
 #include "agent/sched/cpu_sample.h"
+#include "agent/sched/itimer.h"
 #include "agent/sched/sampling_signal.h"
 #include "agent/sched/sched.h"
 #include "agent/sched/wall.h"
@@ -314,7 +315,34 @@ void agent_stay_off(void)
 bool agent_signal_action(int number, const struct sigaction *action, struct sigaction *old,
                          int *result)
 {
+    if (itimer_has_signal(number)) {
+        /* The default action is what the app has already. */
+        if (!action || (action->sa_handler == SIG_DFL && action->sa_flags == 0)) {
+            if (old)
+                itimer_previous_action(old);
+            *result = 0;
+            return true;
+        }
+        itimer_yield();
+    }
     return sampling_signal_action(number, action, old, result);
+}
+
+void agent_itimer_wanted(int which)
+{
+    if (itimer_is_ours(which))
+        itimer_yield();
+}
+
+void agent_signal_wanted(int number)
+{
+    if (itimer_has_signal(number))
+        itimer_yield();
+}
+
+bool agent_itimer_is_ours(int which)
+{
+    return itimer_is_ours(which);
 }
 
 void agent_signal_renew(void)
@@ -397,7 +425,7 @@ void agent_go_on(bool paused)
         agent_thread_go_on();
 }
 
-void agent_before_exec(void)
+static void write_before_exec(void)
 {
     if (!is_on() || !thread_in_process() || thread_tls.inside ||
         (!flush_is_due_at_end() && uploader_is_done()))
@@ -412,6 +440,17 @@ void agent_before_exec(void)
     }
     agent_thread_flush(clock_monotonic_ns() + exit_limit_ns);
     thread_tls.inside--;
+}
+
+void agent_before_exec(void)
+{
+    write_before_exec();
+    itimer_before_exec();
+}
+
+void agent_exec_failed(void)
+{
+    itimer_exec_failed();
 }
 
 /* ---- objects ---- */

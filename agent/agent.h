@@ -37,6 +37,8 @@ bool agent_pause(bool at_any_price) MUST_USE;
 void agent_go_on(bool paused);
 /* Before exec: what was recorded is written, since exec ends it. THR. */
 void agent_before_exec(void);
+/* It returned. Keeps errno. THR. */
+void agent_exec_failed(void);
 
 /* pthread_create: NULL: the new thread is not to be tracked. THR. */
 struct thread_slot *agent_thread_prepare(uintptr_t start_routine, void *argument);
@@ -61,6 +63,12 @@ void agent_objects_used(const void *handle);
 /* sigaction: true when answered here (*result, *old). THR, SIG. */
 bool agent_signal_action(int number, const struct sigaction *action, struct sigaction *old,
                          int *result);
+/* The app arms or disarms an interval timer, or sets a signal's action: what the agent has of it is
+ * given back first. THR, SIG. */
+void agent_itimer_wanted(int which);
+void agent_signal_wanted(int number);
+/* Is what getitimer tells the agent's? THR, SIG. */
+bool agent_itimer_is_ours(int which);
 /* After pthread_cancel. THR. */
 void agent_signal_renew(void);
 /* Before longjmp: `environment` is the jmp_buf. A handler may be left that keeps our signal away.

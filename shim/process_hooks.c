@@ -9,10 +9,17 @@
 
 extern char **environ;
 
+/* A call that returns has failed. */
+static int failed(int result)
+{
+    agent_exec_failed();
+    return result;
+}
+
 EXPORT int execve(const char *path, char *const arguments[], char *const environment[])
 {
     agent_before_exec();
-    return NEXT(execve)(path, arguments, environment);
+    return failed(NEXT(execve)(path, arguments, environment));
 }
 
 EXPORT int execv(const char *path, char *const arguments[])
@@ -23,7 +30,7 @@ EXPORT int execv(const char *path, char *const arguments[])
 EXPORT int execvpe(const char *file, char *const arguments[], char *const environment[])
 {
     agent_before_exec();
-    return NEXT(execvpe)(file, arguments, environment);
+    return failed(NEXT(execvpe)(file, arguments, environment));
 }
 
 EXPORT int execvp(const char *file, char *const arguments[])
@@ -34,7 +41,18 @@ EXPORT int execvp(const char *file, char *const arguments[])
 EXPORT int fexecve(int fd, char *const arguments[], char *const environment[])
 {
     agent_before_exec();
-    return NEXT(fexecve)(fd, arguments, environment);
+    return failed(NEXT(fexecve)(fd, arguments, environment));
+}
+
+EXPORT int execveat(int fd, const char *path, char *const arguments[], char *const environment[],
+                    int flags)
+{
+    if (!NEXT(execveat)) {
+        errno = ENOSYS;
+        return -1;
+    }
+    agent_before_exec();
+    return failed(next.execveat(fd, path, arguments, environment, flags));
 }
 
 /* NOLINTBEGIN(bugprone-macro-parentheses): names that are declared can have none */

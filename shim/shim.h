@@ -45,6 +45,9 @@ int execlp(const char *file, const char *argument, ...);
 int execle(const char *path, const char *argument, ...);
 int fexecve(int fd, char *const arguments[], char *const environment[]);
 
+int execveat(int fd, const char *path, char *const arguments[], char *const environment[],
+             int flags);
+
 int unshare(int flags);
 int setns(int fd, int kind);
 

@@ -14,6 +14,9 @@
 
 #include "agent/base/compiler.h"
 
+struct itimerval;
+typedef void (*next_signal_handler)(int);
+
 /* Return type, name, parameters. */
 #define NEXT_LIST(X)                                                                               \
     X(void *, malloc, (size_t size))                                                               \
@@ -46,6 +49,16 @@
     X(int, dlclose, (void *handle))                                                                \
     X(int, dl_iterate_phdr, (int (*callback)(void *, size_t, void *), void *data))                 \
     X(int, sigaction, (int signal, const struct sigaction *action, struct sigaction *old))         \
+    X(int, setitimer, (int which, const struct itimerval *value, struct itimerval *old))           \
+    X(int, getitimer, (int which, struct itimerval *value))                                        \
+    X(unsigned, alarm, (unsigned seconds))                                                         \
+    X(unsigned, ualarm, (unsigned first, unsigned interval))                                       \
+    X(next_signal_handler, signal, (int number, next_signal_handler action))                       \
+    X(next_signal_handler, bsd_signal, (int number, next_signal_handler action))                   \
+    X(next_signal_handler, ssignal, (int number, next_signal_handler action))                      \
+    X(next_signal_handler, sysv_signal, (int number, next_signal_handler action))                  \
+    X(next_signal_handler, __sysv_signal, (int number, next_signal_handler action))                \
+    X(next_signal_handler, sigset, (int number, next_signal_handler action))                       \
     X(void, longjmp, (void *environment, int value))                                               \
     X(void, _longjmp, (void *environment, int value))                                              \
     X(void, siglongjmp, (void *environment, int value))                                            \
@@ -67,7 +80,9 @@
     X(long, syscall, (long number, long a, long b, long c, long d, long e, long f))                \
     X(int, execve, (const char *path, char *const arguments[], char *const environment[]))         \
     X(int, execvpe, (const char *file, char *const arguments[], char *const environment[]))        \
-    X(int, fexecve, (int fd, char *const arguments[], char *const environment[]))
+    X(int, fexecve, (int fd, char *const arguments[], char *const environment[]))                  \
+    X(int, execveat,                                                                               \
+      (int fd, const char *path, char *const arguments[], char *const environment[], int flags))
 
 struct next_functions {
 /* NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration can have none */

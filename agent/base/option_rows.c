@@ -3,7 +3,8 @@
 #include "agent/base/clock.h"
 
 static const char *const profile_words[] = {"cpu", "alloc", "wall", NULL};
-static const char *const scheduler_words[] = {"auto", "cputimer", "event", NULL};
+static const char *const scheduler_words[] = {"auto",  "cputimer", "sigprof", "sigalrm",
+                                              "sleep", "event",    NULL};
 static const char *const unwinder_words[] = {"auto", "cfi", "fp", "libunwind", NULL};
 static const char *const compression_words[] = {"gzip", "zstd", "none", NULL};
 static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
@@ -62,6 +63,12 @@ const struct option_row option_rows[ROW_COUNT] = {
                          .help = "1 lets a wall profile interrupt blocked threads by a signal, "
                                  "where the kernel does not show their stacks (a process that "
                                  "changed its user)"},
+    [ROW_SIGNALS] = {.name = OPTION_PREFIX "SIGNALS",
+                     .type = TYPE_BOOL,
+                     .part = PART_CPU,
+                     MEMBER(signals),
+                     .default_text = "1",
+                     .help = "0: no signal is used; CPU time is told by thread, without stacks"},
     [ROW_ALLOC_INTERVAL] = {.name = OPTION_PREFIX "ALLOC_INTERVAL",
                             .type = TYPE_SIZE,
                             .part = PART_ALLOC,

@@ -19,7 +19,14 @@
 
 enum { PROFILE_CPU = 1, PROFILE_ALLOC = 2, PROFILE_WALL = 4 };
 enum unwinder_id { UNWINDER_AUTO, UNWINDER_CFI, UNWINDER_FP, UNWINDER_LIBUNWIND };
-enum scheduler_id { SCHEDULER_AUTO, SCHEDULER_CPUTIMER, SCHEDULER_EVENT };
+enum scheduler_id {
+    SCHEDULER_AUTO,
+    SCHEDULER_CPUTIMER,
+    SCHEDULER_SIGPROF,
+    SCHEDULER_SIGALRM,
+    SCHEDULER_SLEEP,
+    SCHEDULER_EVENT
+};
 enum compression { COMPRESSION_GZIP, COMPRESSION_ZSTD, COMPRESSION_NONE };
 
 /* One member a row of the table, in its order; the text values point into a copy made at load,
@@ -32,6 +39,7 @@ struct options {
     uint32_t frequency;           /* LIBAGENT_FREQUENCY: Hz of CPU time, 1 to 10000 */
     enum scheduler_id scheduler;  /* LIBAGENT_SCHEDULER */
     bool wall_signal;             /* LIBAGENT_WALL_SIGNAL */
+    bool signals;                 /* LIBAGENT_SIGNALS */
     uint64_t alloc_interval;      /* LIBAGENT_ALLOC_INTERVAL: bytes, at least 1 */
     double overhead;              /* LIBAGENT_OVERHEAD: percent, above 0, to 20 */
     uint32_t max_frames;          /* LIBAGENT_MAX_FRAMES: 1 to 1024 */

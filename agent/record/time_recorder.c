@@ -24,6 +24,7 @@ static const char *const pseudo_names[PSEUDO_COUNT] = {
     [PSEUDO_TRUNCATED] = "libagent truncated",
     [PSEUDO_TAIL] = "[thread end]",
     [PSEUDO_UNREACHED] = "[not sampled]",
+    [PSEUDO_RUNNING] = "running (not sampled)",
     [PSEUDO_UNKNOWN] = "[unknown]",
     [PSEUDO_SKIPPED] = "libagent skipped",
     [PSEUDO_HANDLERS] = "[sampling handlers]",

@@ -45,6 +45,7 @@ enum pseudo_frame {
     PSEUDO_TRUNCATED,    /* "libagent truncated": what no table had room for */
     PSEUDO_TAIL,         /* "[thread end]": time after a thread's last sample */
     PSEUDO_UNREACHED,    /* "[not sampled]": time of a thread while no sample reached it */
+    PSEUDO_RUNNING,      /* "running (not sampled)": CPU time where no signal is allowed */
     PSEUDO_UNKNOWN,      /* "[unknown]": the walk gave no frame at all */
     PSEUDO_SKIPPED,      /* "libagent skipped": more CPU time than one sample is to stand for */
     PSEUDO_HANDLERS,     /* Callers of PSEUDO_OVERHEAD: the part that it belongs to. */

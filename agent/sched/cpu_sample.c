@@ -151,11 +151,13 @@ void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns)
 
 bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns)
 {
+    uint64_t last = load_relaxed(&slot->cpu_last_ns);
+    if (!options.signals)
+        return now_ns > last;
     /* Ticks come late, and a sample may be put off a few times. */
     uint64_t interval =
         MAX_OF(NS_PER_SEC / options.frequency, (uint64_t)load_relaxed(&slot->interval_us) * 1000);
     uint64_t limit = 4 * interval + 100 * NS_PER_MS;
-    uint64_t last = load_relaxed(&slot->cpu_last_ns);
     bool should_be_reached =
         load_relaxed(&slot->timer) != TIMER_NONE || load_relaxed(&slot->thread) == SLOT_OF_FOREIGN;
     return should_be_reached && now_ns > last && now_ns - last >= limit;
@@ -168,7 +170,9 @@ void cpu_sample_unreached(struct thread_slot *slot, uint64_t now_ns)
     if (cpu_sample_is_unreached(slot, now_ns) &&
         __atomic_compare_exchange_n(&slot->cpu_last_ns, &last, now_ns, false, __ATOMIC_RELAXED,
                                     __ATOMIC_RELAXED))
-        add_known(&slot->label, PCS(PSEUDO_UNREACHED, cpu_sample_root(slot)), now_ns - last, true);
+        add_known(&slot->label,
+                  PCS(options.signals ? PSEUDO_UNREACHED : PSEUDO_RUNNING, cpu_sample_root(slot)),
+                  now_ns - last, true);
 }
 
 void cpu_sample_overhead(struct thread_slot *slot)

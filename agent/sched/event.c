@@ -20,7 +20,7 @@ static bool event_wait(uint32_t bell, uint64_t *next_ns)
     return true;
 }
 
-const struct tick_source event_source = {.wait = event_wait};
+const struct tick_source event_source = {.wait = event_wait, .may_rest = true};
 
 static int event_start(const struct sched_request *request)
 {

@@ -1,5 +1,7 @@
 #include "agent/sched/sched.h"
 
+#include <errno.h>
+
 #include "agent/base/log.h"
 #include "agent/base/options.h"
 #include "agent/sched/cpu_sample.h"
@@ -49,11 +51,19 @@ static const struct scheduler *choose(const struct sched_request *request)
     switch (options.scheduler) {
     case SCHEDULER_CPUTIMER:
         return &scheduler_cputimer;
+    case SCHEDULER_SIGPROF:
+        return &scheduler_sigprof;
+    case SCHEDULER_SIGALRM:
+        return &scheduler_sigalrm;
+    case SCHEDULER_SLEEP:
+        return &scheduler_sleep;
     case SCHEDULER_EVENT:
         return &scheduler_event;
     case SCHEDULER_AUTO:
         break;
     }
+    if (!options.signals)
+        return &scheduler_event;
     if (!request->wall)
         return &scheduler_cputimer;
     return request->cpu ? &scheduler_both : &scheduler_event;
@@ -68,7 +78,18 @@ const struct scheduler *scheduler_start(struct sched_request *request)
     }
     if (!request->cpu && !request->wall)
         return NULL;
+    if (!options.signals && scheduler != &scheduler_sleep && scheduler != &scheduler_event) {
+        log_error(
+            "LIBAGENT_SCHEDULER=%s needs a signal, and LIBAGENT_SIGNALS=0 allows none: no time "
+            "is profiled",
+            scheduler->name);
+        return NULL;
+    }
     int error = scheduler->start(request);
+    if (error == -EBUSY) { /* said there */
+        scheduler = &scheduler_event;
+        error = scheduler->start(request);
+    }
     if (!error)
         return scheduler;
     log_warn("no CPU profile: the kernel refuses the signal (error %d)", -error);

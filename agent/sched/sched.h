@@ -59,6 +59,9 @@ struct scheduler {
 const struct scheduler *scheduler_start(struct sched_request *request);
 
 extern const struct scheduler scheduler_cputimer;
+extern const struct scheduler scheduler_sigprof;
+extern const struct scheduler scheduler_sigalrm;
+extern const struct scheduler scheduler_sleep;
 extern const struct scheduler scheduler_event;
 
 #endif

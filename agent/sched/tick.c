@@ -1,11 +1,13 @@
 #include "agent/sched/tick.h"
 
 #include "agent/base/clock.h"
+#include "agent/base/options.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
 #include "agent/sched/cpu_sample.h"
 #include "agent/sched/restarts.h"
 #include "agent/sched/thread_timer.h"
+#include "agent/thread/moment.h"
 
 /* A thread's clock is read in 0.3 us, and set in as much: of the period, ticks may take this
  * share for it. At 20 Hz that is 500 threads a tick, at 101 Hz 99. */
@@ -29,6 +31,7 @@ static struct {
     uint32_t number;     /* of the tick */
     uint32_t next;       /* slot in rotation */
     int64_t others_ns;
+    struct thread_slot *guard; /* of no thread; what ticks record is guarded by it */
     uint32_t recent[RECENT_MAX];
     uint32_t recent_count;
 } ticks;
@@ -52,12 +55,12 @@ int tick_start(const struct sched_request *request, const struct tick_source *so
 {
     ticks.request = *request;
     ticks.source = source;
-    ticks.arms = arms;
+    ticks.arms = arms && options.signals;
     store_relaxed(&ticks.period_ns, request->period_ns);
     ticks.others_ns = 0;
     ticks.recent_count = 0;
     store_relaxed(&ticks.runs, false);
-    return arms ? thread_timers_start(request->period_ns, on_sample) : 0;
+    return ticks.arms ? thread_timers_start(request->period_ns, on_sample) : 0;
 }
 
 void tick_set_period(uint64_t period_ns)
@@ -84,6 +87,7 @@ void tick_reset_in_child(struct thread_slot *own)
     ticks.runs = false;
     ticks.recent_count = 0;
     ticks.others_ns = 0;
+    ticks.guard = NULL;
     if (own)
         tick_thread_begin(own);
 }
@@ -91,7 +95,7 @@ void tick_reset_in_child(struct thread_slot *own)
 /* A thread that waits all its life is seen by ticks alone. */
 bool tick_runs_at_once(void)
 {
-    return ticks.request.wall != NULL;
+    return ticks.request.wall || !options.signals;
 }
 
 void tick_rest(void)
@@ -122,6 +126,32 @@ uint64_t tick_next(uint64_t next_ns, uint64_t now_ns)
 }
 
 /* ---- one tick ---- */
+
+bool tick_guard_enter(void)
+{
+    if (!ticks.guard) {
+        ticks.guard = thread_adopt(sys_tid());
+        if (!ticks.guard)
+            return false;
+        store_release(&ticks.guard->state, SLOT_OF_TICKS);
+    }
+    thread_guard_enter(ticks.guard);
+    return true;
+}
+
+void tick_guard_leave(void)
+{
+    thread_guard_leave(ticks.guard);
+}
+
+/* Without a signal: the time that passed is known, and nothing else. */
+static void account(struct thread_slot *slot, uint64_t cpu_ns)
+{
+    if (tick_guard_enter()) {
+        cpu_sample_unreached(slot, cpu_ns);
+        tick_guard_leave();
+    }
+}
 
 /* Kept from the last tick that found any: threads that move for an instant at each tick add up. */
 static bool has_moved(void)
@@ -156,6 +186,8 @@ static bool visit(uint32_t index, uint64_t now_ns)
         ticks.recent[ticks.recent_count++] = index;
     if (ticks.arms && restarts_allow(slot, ticks.number))
         thread_timer_ask(slot);
+    else if (!options.signals && ticks.request.cpu)
+        account(slot, cpu_ns);
     if (wall)
         wall->moved(slot, now_ns, cpu_ns);
     return true;
@@ -202,6 +234,7 @@ void tick_run(bool (*goes_on)(void))
 {
     uint64_t next_ns = 0;
     uint64_t moved_ns = clock_monotonic_ns();
+    bool may_rest = ticks.source->may_rest && ticks.arms && !ticks.request.wall;
     store_relaxed(&ticks.runs, true);
     for (;;) {
         uint32_t bell = load_acquire(&tick_bell);
@@ -210,9 +243,11 @@ void tick_run(bool (*goes_on)(void))
         if (!ticks.source->wait(bell, &next_ns))
             continue;
         uint64_t now_ns = clock_monotonic_ns();
+        if (!options.signals) /* no sample passes one */
+            moment_pass(false);
         if (tick_visit(now_ns)) {
             moved_ns = now_ns;
-        } else if (!ticks.request.wall && now_ns - moved_ns >= rest_after_ns) {
+        } else if (may_rest && now_ns - moved_ns >= rest_after_ns) {
             tick_rest();
             return;
         }

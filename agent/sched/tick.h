@@ -47,6 +47,8 @@ struct tick_source {
     /* Waits for the next tick, or until `ring` made the bell differ from `bell`, and may return
      * early. `*next_ns`: CLOCK_MONOTONIC of the next one; 0 at the first call. True: it is due. */
     bool (*wait)(uint32_t bell, uint64_t *next_ns);
+    /* The process may be left alone while it is idle. */
+    bool may_rest;
 };
 
 /* Ticks are to come each `request->period_ns`, told by `source`. `arms`: threads are sampled by
@@ -70,6 +72,10 @@ uint64_t tick_period_ns(void);
 uint64_t tick_next(uint64_t next_ns, uint64_t now_ns);
 /* The one of event.c. */
 extern const struct tick_source event_source;
+/* Around what is recorded in ticks (record/time_recorder.h): false where no guard could be had, and
+ * nothing may be. TICK. */
+bool tick_guard_enter(void) MUST_USE;
+void tick_guard_leave(void);
 /* One tick. False: the process was idle. TICK. */
 bool tick_visit(uint64_t now_ns);
 

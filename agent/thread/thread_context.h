@@ -52,7 +52,8 @@ _Static_assert(sizeof(struct thread_tls) <= 64, "static TLS is scarce: one cache
 
 extern __thread struct thread_tls thread_tls INITIAL_EXEC;
 
-enum slot_state { SLOT_FREE, SLOT_USED };
+/* The last: of no thread of the app's, but with a guard that is waited for. */
+enum slot_state { SLOT_FREE, SLOT_USED, SLOT_OF_TICKS };
 
 /* The threads of a slot, as far as they are known. */
 enum slot_thread { SLOT_OF_OURS, SLOT_OF_ADOPTED, SLOT_OF_FOREIGN };

@@ -1,0 +1,244 @@
+#include "agent/sched/itimer.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/time.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/lock.h"
+#include "agent/base/log.h"
+#include "agent/base/next.h"
+#include "agent/base/sys.h"
+#include "agent/sched/thread_timer.h"
+#include "agent/sched/tick.h"
+
+enum itimer_state { ITIMER_OFF, ITIMER_ARMED, ITIMER_CHANGES };
+
+static const struct itimer_kind *kind;
+static uint64_t period_ns;
+static struct sigaction previous;
+static uint32_t state; /* an enum itimer_state */
+static uint32_t signals, signals_seen;
+
+static bool itimer_wait(uint32_t bell, uint64_t *next_ns)
+{
+    if (load_acquire(&state) == ITIMER_OFF)
+        return event_source.wait(bell, next_ns);
+    if (load_acquire(&signals) == signals_seen)
+        (void)!sys_futex_wait(&tick_bell, bell, 0);
+    uint32_t now = load_acquire(&signals);
+    bool is_due = now != signals_seen;
+    signals_seen = now;
+    return is_due;
+}
+
+static const struct tick_source source = {.wait = itimer_wait};
+
+static uint64_t signal_bit(void)
+{
+    return (uint64_t)1 << (kind->signal - 1);
+}
+
+/* Any thread, also one that is not libc's: no thread-local data. */
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (likely(info->si_code == SI_KERNEL)) {
+        __atomic_fetch_add(&signals, 1, __ATOMIC_RELEASE);
+        tick_ring();
+        return;
+    }
+    /* Sent by somebody: the end of the process, as without us, so that its status tells. */
+    static const struct sigaction by_default;
+    next.sigaction(number, &by_default, NULL);
+    sys_call3(SYS_tgkill, sys_pid(), sys_tid(), number);
+}
+
+static long set_itimer(uint64_t ns)
+{
+    struct timeval time = {(time_t)(ns / NS_PER_SEC), (suseconds_t)(ns % NS_PER_SEC / 1000)};
+    struct itimerval value = {time, time};
+    return sys_call3(SYS_setitimer, kind->which, &value, NULL);
+}
+
+static const char *what_the_app_has(void)
+{
+    struct sigaction action;
+    struct itimerval value = {0};
+    if (next.sigaction(kind->signal, NULL, &action) != 0 || action.sa_handler != SIG_DFL)
+        return "an action of its own for";
+    if (sys_call2(SYS_getitimer, kind->which, &value) != 0 || value.it_value.tv_sec ||
+        value.it_value.tv_usec)
+        return "a timer of its own with";
+    if (lock_signal_mask() & signal_bit())
+        return "blocked";
+    return NULL;
+}
+
+static int install(void)
+{
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+    memset(&action.sa_mask, 0xff, sizeof(action.sa_mask));
+    return next.sigaction(kind->signal, &action, &previous) == 0 ? 0 : -EINVAL;
+}
+
+int itimer_start(const struct itimer_kind *chosen, const struct sched_request *request)
+{
+    kind = chosen;
+    period_ns = request->period_ns;
+    if (!next.sigaction)
+        return -ENOSYS;
+    const char *found = what_the_app_has();
+    if (found) {
+        log_warn("LIBAGENT_SCHEDULER=%s is not used, event is: the program has %s %s",
+                 kind->scheduler, found, kind->signal_name);
+        return -EBUSY;
+    }
+    int error = tick_start(request, &source, true);
+    if (error)
+        return error;
+    error = install();
+    if (!error)
+        error = (int)set_itimer(period_ns);
+    if (error)
+        tick_stop();
+    else
+        store_release(&state, ITIMER_ARMED);
+    return error;
+}
+
+/* Pending ones that an interval timer sent are ours; the app had none. */
+static void take_pending(void)
+{
+    static const struct timespec none = {0, 0};
+    const uint64_t bit = signal_bit();
+    siginfo_t info, kept;
+    bool has_kept = false;
+    while (sys_call4(SYS_rt_sigtimedwait, &bit, &info, &none, sizeof(bit)) == kind->signal) {
+        if (info.si_code != SI_KERNEL) {
+            kept = info;
+            has_kept = true;
+        }
+    }
+    if (has_kept)
+        sys_call3(SYS_rt_sigqueueinfo, sys_pid(), kind->signal, &kept);
+}
+
+static void put_back_action(void)
+{
+    struct sigaction now;
+    if (next.sigaction(kind->signal, NULL, &now) == 0 && now.sa_sigaction == on_signal)
+        next.sigaction(kind->signal, &previous, NULL);
+}
+
+static void block_all(uint64_t *mask)
+{
+    static const uint64_t all = ~(uint64_t)0;
+    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &all, mask, sizeof(all));
+}
+
+static void unblock(const uint64_t *mask)
+{
+    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, mask, NULL, sizeof(*mask));
+}
+
+/* Signals wait from before, so that no handler waits for the frame under it. True: it is the
+ * caller's to change. */
+static bool begin_change(void)
+{
+    static const struct timespec pause = {0, 50000};
+    uint32_t armed = ITIMER_ARMED;
+    if (__atomic_compare_exchange_n(&state, &armed, ITIMER_CHANGES, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE))
+        return true;
+    while (load_acquire(&state) == ITIMER_CHANGES)
+        sys_call2(SYS_nanosleep, &pause, NULL);
+    return false;
+}
+
+static bool give_up(void)
+{
+    uint64_t mask;
+    block_all(&mask);
+    bool is_mine = begin_change();
+    if (is_mine) {
+        set_itimer(0);
+        take_pending();
+        put_back_action();
+        store_release(&state, ITIMER_OFF);
+        tick_ring();
+    }
+    unblock(&mask);
+    return is_mine;
+}
+
+void itimer_stop(void)
+{
+    tick_stop();
+    (void)give_up();
+}
+
+void itimer_yield(void)
+{
+    if (give_up())
+        log_warn("LIBAGENT_SCHEDULER=%s yields %s and %s to the program; ticks go on as those of "
+                 "event",
+                 kind->scheduler, kind->name, kind->signal_name);
+}
+
+bool itimer_is_ours(int which)
+{
+    return unlikely(load_acquire(&state) != ITIMER_OFF) && kind->which == which &&
+           thread_in_process();
+}
+
+bool itimer_has_signal(int signal)
+{
+    return unlikely(load_acquire(&state) != ITIMER_OFF) && kind->signal == signal &&
+           thread_in_process();
+}
+
+void itimer_previous_action(struct sigaction *old)
+{
+    *old = previous;
+}
+
+static uint32_t execs; /* under way */
+
+void itimer_before_exec(void)
+{
+    if (load_acquire(&state) == ITIMER_OFF || !thread_in_process())
+        return;
+    uint64_t mask;
+    __atomic_fetch_add(&execs, 1, __ATOMIC_SEQ_CST);
+    block_all(&mask);
+    if (begin_change()) {
+        set_itimer(0);
+        take_pending();
+        store_release(&state, ITIMER_ARMED);
+    }
+    unblock(&mask);
+}
+
+void itimer_exec_failed(void)
+{
+    if (load_acquire(&state) == ITIMER_OFF || !thread_in_process())
+        return;
+    uint64_t mask;
+    block_all(&mask);
+    if (__atomic_sub_fetch(&execs, 1, __ATOMIC_SEQ_CST) == 0 && begin_change()) {
+        set_itimer(period_ns);
+        store_release(&state, ITIMER_ARMED);
+    }
+    unblock(&mask);
+}
+
+void itimer_reset_in_child(struct thread_slot *own)
+{
+    execs = 0;
+    tick_reset_in_child(own);
+    if (state == ITIMER_CHANGES) /* in another thread of the parent */
+        state = ITIMER_OFF;
+    if (state == ITIMER_ARMED)
+        set_itimer(period_ns);
+}

@@ -1,0 +1,29 @@
+/* sigprof.c: ticks by ITIMER_PROF, which the process's CPU time drives: none while it is idle. */
+#include <sys/time.h>
+
+#include "agent/sched/itimer.h"
+#include "agent/sched/thread_timer.h"
+#include "agent/sched/tick.h"
+
+static const struct itimer_kind kind = {
+    .scheduler = "sigprof",
+    .name = "ITIMER_PROF",
+    .which = ITIMER_PROF,
+    .signal = SIGPROF,
+    .signal_name = "SIGPROF",
+};
+
+static int sigprof_start(const struct sched_request *request)
+{
+    return itimer_start(&kind, request);
+}
+
+const struct scheduler scheduler_sigprof = {
+    .name = "sigprof",
+    .gives_wall = false,
+    .start = sigprof_start,
+    .stop = itimer_stop,
+    .thread_begin = tick_thread_begin,
+    .reset_in_child = itimer_reset_in_child,
+    TICK_SCHEDULER_COMMON,
+};

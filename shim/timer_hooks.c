@@ -1,0 +1,66 @@
+/* timer_hooks.c: interval timers and the functions that set a signal's action beside sigaction. The
+ * schedulers sigprof and sigalrm have one timer and its signal; an app that wants them gets them as
+ * if nobody had had them (agent/sched/itimer.h). */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/time.h>
+
+#include "agent/agent.h"
+#include "shim/shim.h"
+
+typedef void (*handler)(int);
+
+int hooked_setitimer(int which, const struct itimerval *value,
+                     struct itimerval *old) __asm__("setitimer");
+int hooked_getitimer(int which, struct itimerval *value) __asm__("getitimer");
+unsigned hooked_alarm(unsigned seconds) __asm__("alarm");
+unsigned hooked_ualarm(unsigned first, unsigned interval) __asm__("ualarm");
+
+EXPORT int hooked_setitimer(int which, const struct itimerval *value, struct itimerval *old)
+{
+    agent_itimer_wanted(which);
+    return NEXT(setitimer)(which, value, old);
+}
+
+EXPORT int hooked_getitimer(int which, struct itimerval *value)
+{
+    int result = NEXT(getitimer)(which, value);
+    if (result == 0 && agent_itimer_is_ours(which))
+        memset(value, 0, sizeof(*value));
+    return result;
+}
+
+EXPORT unsigned hooked_alarm(unsigned seconds)
+{
+    agent_itimer_wanted(ITIMER_REAL);
+    return NEXT(alarm)(seconds);
+}
+
+EXPORT unsigned hooked_ualarm(unsigned first, unsigned interval)
+{
+    agent_itimer_wanted(ITIMER_REAL);
+    return NEXT(ualarm)(first, interval);
+}
+
+/* Each is an entry of its own in libc, and none of them calls sigaction by its name. */
+/* NOLINTBEGIN(bugprone-macro-parentheses): declarations can have none */
+#define SIGNAL_HOOK(name)                                                                          \
+    handler hooked_##name(int number, handler action) __asm__(#name);                              \
+    EXPORT handler hooked_##name(int number, handler action)                                       \
+    {                                                                                              \
+        if (!NEXT(name)) {                                                                         \
+            errno = ENOSYS;                                                                        \
+            return SIG_ERR;                                                                        \
+        }                                                                                          \
+        agent_signal_wanted(number);                                                               \
+        return next.name(number, action);                                                          \
+    }
+
+SIGNAL_HOOK(signal)
+SIGNAL_HOOK(bsd_signal)
+SIGNAL_HOOK(ssignal)
+SIGNAL_HOOK(sysv_signal)
+SIGNAL_HOOK(__sysv_signal)
+SIGNAL_HOOK(sigset)
+/* NOLINTEND(bugprone-macro-parentheses) */

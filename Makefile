@@ -1,5 +1,5 @@
 # Targets: all (libagent.so), deps, demo, test, test-unwind, test-unwind-deps, check, check-preload,
-# storm, storm-unwind, fuzz, coverage, lint, bench, bench-deps, test-aarch64, map, install, clean.
+# storm, waits, storm-unwind, fuzz, coverage, lint, bench, bench-deps, test-aarch64, map, install, clean.
 # Variables: CC=gcc|clang, SAN=address,undefined|thread (suites only), SUITES="check_x ..." or WHAT="pair1 ..." (run only
 # these suites, or parts of bench), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR,
 # ARCH=aarch64 (by Debian's cross compiler; programs and suites run in qemu's user mode).
@@ -76,7 +76,7 @@ ifndef V
 endif
 say = printf '  %-5s %s\n' $(1) $@
 
-.PHONY: all deps demo test test-unwind test-unwind-deps check check-preload storm coverage lint bench \
+.PHONY: all deps demo test test-unwind test-unwind-deps check check-preload storm waits coverage lint bench \
     bench-deps map deps-aarch64 test-aarch64 install clean objects
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -263,6 +263,12 @@ STORM_SECONDS := 120
 storm: all $(PRELOAD)/check_storm $(PROGRAMS)
 	LIBAGENT_SO=$(CURDIR)/$(LIBRARY) PROGRAMS=$(CURDIR)/$(PRELOAD) \
 	    STORM_SECONDS=$(STORM_SECONDS) $(PRELOAD)/check_storm
+
+# check_wall_waits for a minute each way.
+WAITS_SECONDS := 60
+waits: all $(PRELOAD)/check_wall_waits $(PROGRAMS)
+	LIBAGENT_SO=$(CURDIR)/$(LIBRARY) PROGRAMS=$(CURDIR)/$(PRELOAD) \
+	    WALL_WAITS_SECONDS=$(WAITS_SECONDS) $(PRELOAD)/check_wall_waits
 
 $(PRELOAD)/check_%: $(TEST)/test/preload/check_%.o $(TEST)/helpers.a
 	mkdir -p $(@D); $(call say,LINK)

@@ -1,0 +1,79 @@
+/* No wait of a program's is ended by the agent, however it is sampled, 1,000 times a second, on the
+ * wall too. WALL_WAITS_SECONDS: how long each way is tried (make waits: 60). */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "test/check.h"
+#include "test/preload/profile_reader.h"
+#include "test/preload/run_program.h"
+
+static const char *const kinds[] = {"nanosleep", "usleep",        "poll",       "epoll_wait",
+                                    "select",    "sem_timedwait", "futex",      "sigtimedwait",
+                                    "recv",      "connect",       "semtimedop", "io_getevents",
+                                    "msgrcv",    "semop",         "turns",      "turns-too"};
+
+static const struct way {
+    const char *scheduler, *profiles;
+    bool has_wall;
+} ways[] = {
+    {"auto", "cpu,wall", true},
+    {"auto", "wall", true},
+    {"event", "cpu,wall", true},
+    {"cputimer", "cpu", false},
+};
+
+static const char *seconds(void)
+{
+    const char *text = getenv("WALL_WAITS_SECONDS");
+    return text ? text : "3";
+}
+
+START_TEST(test_no_wait_is_ended)
+{
+    const struct way *way = &ways[_i];
+    char scheduler[64], profiles[64], key[64];
+    snprintf(scheduler, sizeof(scheduler), "LIBAGENT_SCHEDULER=%s", way->scheduler);
+    snprintf(profiles, sizeof(profiles), "LIBAGENT_PROFILES=%s", way->profiles);
+    struct run run;
+    run_program(&run, &(struct run_request){.program = "wall_waits",
+                                            .arguments = (const char *[]){seconds(), NULL},
+                                            .environment = (const char *[]){
+                                                scheduler, profiles, "LIBAGENT_FREQUENCY=1000",
+                                                "LIBAGENT_PERIOD=1s", NULL}});
+    run_expect_quiet_success(&run);
+    int64_t waits = 0;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        static const char *const ends[] = {"interrupted", "early", "failed"};
+        int64_t count = run_number(&run, kinds[i]);
+        waits += count;
+        ck_assert_int_ge(count, 20);
+        for (size_t k = 0; k < sizeof(ends) / sizeof(ends[0]); k++) {
+            snprintf(key, sizeof(key), "%s-%s", kinds[i], ends[k]);
+            ck_assert_msg(run_number(&run, key) == 0, "%s: %lld of %lld", key,
+                          (long long)run_number(&run, key), (long long)count);
+        }
+    }
+    /* They were looked at. */
+    struct profile profile;
+    profile_load(&profile, run.profiles, way->has_wall ? "wall" : "cpu", run.pid);
+    int64_t read = profile_figure(&profile, "stacks of blocked threads read from outside");
+    fprintf(stderr, "%s, %s: %lld waits, none ended; %lld CPU samples, %lld stacks read\n",
+            way->scheduler, way->profiles, (long long)waits,
+            (long long)profile_figure(&profile, "cpu samples"), (long long)read);
+    ck_assert_int_ge(profile_figure(&profile, "cpu samples"), 20 * atoi(seconds()));
+    if (way->has_wall)
+        ck_assert_int_ge(read, 200 * atoi(seconds()));
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("wall_waits");
+    TCase *tcase = tcase_create("waits");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, test_no_wait_is_ended, 0, sizeof(ways) / sizeof(ways[0]));
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

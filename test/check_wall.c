@@ -10,6 +10,7 @@
 #include "agent/base/sys.h"
 #include "agent/record/kept_stacks.h"
 #include "agent/sched/blocked.h"
+#include "agent/sched/look_budget.h"
 #include "agent/sched/sampling_signal.h"
 #include "agent/sched/wall.h"
 #include "agent/unwind/modules.h"
@@ -50,6 +51,22 @@ bool blocked_runs(int tid, bool otherwise)
     (void)tid;
     (void)otherwise;
     return runs;
+}
+
+static bool puts_off;
+
+void look_budget_start(void) {}
+
+bool look_budget_take(uint64_t *looked_ns, uint64_t now_ns)
+{
+    *looked_ns = now_ns;
+    return !puts_off;
+}
+
+void look_budget_renew(uint64_t now_ns, uint64_t cpu_ns)
+{
+    (void)now_ns;
+    (void)cpu_ns;
 }
 
 /* ---- what windows hold ---- */
@@ -269,6 +286,24 @@ START_TEST(a_thread_that_moves_while_it_is_read)
 }
 END_TEST
 
+START_TEST(a_look_that_is_put_off)
+{
+    start(false);
+    moved(100, 1);
+    puts_off = true;
+    blocked_at = 20;
+    moved(200, 2);
+    still(300, 2);
+    ck_assert_uint_eq(looks, 1);
+    puts_off = false;
+    still(400, 2);
+    flush(400, 2, false);
+    check_row(10, state_of(10), 100, 1);
+    check_row(20, state_of(20), 300, 1);
+    check_all(400);
+}
+END_TEST
+
 START_TEST(the_end_has_what_is_left)
 {
     start(false);
@@ -413,6 +448,7 @@ START_TEST(nothing_is_lost)
         at += random >> 54;
         does = (enum blocked)(random >> 40 & 3);
         runs = random >> 39 & 1;
+        puts_off = (random >> 36 & 7) == 0;
         blocked_at = 10 + (random >> 44 & 15);
         if (random >> 50 & 1)
             moved(at, ++cpu);
@@ -457,6 +493,7 @@ Suite *suite(void)
     tcase_add_test(accounts, a_thread_that_goes_elsewhere);
     tcase_add_test(accounts, a_thread_that_runs_has_its_sample_s_stack);
     tcase_add_test(accounts, a_thread_that_moves_while_it_is_read);
+    tcase_add_test(accounts, a_look_that_is_put_off);
     tcase_add_test(accounts, the_end_has_what_is_left);
     tcase_add_test(accounts, a_process_that_shows_nothing);
     tcase_add_test(accounts, a_directed_signal_where_it_is_allowed);

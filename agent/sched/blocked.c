@@ -21,11 +21,13 @@ enum { WINDOW = 32 << 10 };
 enum { LINE_SIZE = 192, PATH_SIZE = 48 };
 
 static void *window;
+static bool has_proc;
 
 int blocked_start(void)
 {
     if (!window)
         window = arena_reserve(WINDOW);
+    has_proc = thread_scan_is_possible();
     return window ? 0 : -ENOMEM;
 }
 
@@ -79,14 +81,25 @@ static bool parse(const char *line, long size, struct unwind_regs *regs, uint32_
     return true;
 }
 
+/* A copy of a byte of the stack is refused, or there is none. */
+static bool is_out_of_reach(uintptr_t sp)
+{
+    uint8_t byte;
+    const struct stack_copy copy = {.pid = thread_pid()};
+    return !stack_copy_bytes(&copy, sp, &byte, 1);
+}
+
 static bool walk(struct unwind_regs *regs, uint32_t state, struct record_stack *stack,
                  uint32_t *count)
 {
     const struct stack_copy copy = {.pid = thread_pid(), .data = window, .size = WINDOW};
+    const uintptr_t sp = regs->r[UNWIND_SP];
     const uint64_t known = 1ull << UNWIND_PC | 1ull << UNWIND_SP;
     uint32_t flags, generation;
     *count = unwind_walk_copy(regs, known, true, &copy, stack->pcs, options.max_frames, &flags,
                               &generation);
+    if (*count <= 1 && is_out_of_reach(sp))
+        return false;
     if (flags & UNWIND_GUESSED)
         state |= RECORD_APPROXIMATE;
     if (flags & UNWIND_CUT)
@@ -95,14 +108,6 @@ static bool walk(struct unwind_regs *regs, uint32_t state, struct record_stack *
         stats_add(STAT_BLOCKED_INCOMPLETE, 1);
     stack->generation = generation | (uint64_t)state << RECORD_STATE_SHIFT;
     return *count > 0;
-}
-
-/* A copy of a byte of the stack is refused, or there is none. */
-static bool is_out_of_reach(uintptr_t sp)
-{
-    uint8_t byte;
-    const struct stack_copy copy = {.pid = thread_pid()};
-    return !stack_copy_bytes(&copy, sp, &byte, 1);
 }
 
 static enum blocked read_by(int fd, int tid, uint64_t cpu_ns, struct record_stack *stack,
@@ -116,8 +121,6 @@ static enum blocked read_by(int fd, int tid, uint64_t cpu_ns, struct record_stac
         return size == -ESRCH ? BLOCKED_GONE : BLOCKED_REFUSED;
     if (!parse(line, size, &regs, &state))
         return BLOCKED_NOT;
-    if (is_out_of_reach(regs.r[UNWIND_SP]))
-        return BLOCKED_REFUSED;
     bool walked = walk(&regs, state, stack, count);
     if (read_line(fd, again) != size || memcmp(line, again, (size_t)size) != 0 ||
         clock_thread_cpu_of_ns(tid) != cpu_ns)
@@ -127,7 +130,7 @@ static enum blocked read_by(int fd, int tid, uint64_t cpu_ns, struct record_stac
 
 enum blocked blocked_read(int tid, uint64_t cpu_ns, struct record_stack *stack, uint32_t *count)
 {
-    int fd = thread_scan_is_possible() ? open_file(tid, "syscall") : -EACCES;
+    int fd = has_proc ? open_file(tid, "syscall") : -EACCES;
     if (fd < 0)
         return clock_thread_cpu_of_ns(tid) ? BLOCKED_REFUSED : BLOCKED_GONE;
     enum blocked result = read_by(fd, tid, cpu_ns, stack, count);
@@ -139,7 +142,7 @@ enum blocked blocked_read(int tid, uint64_t cpu_ns, struct record_stack *stack, 
 bool blocked_runs(int tid, bool otherwise)
 {
     char line[LINE_SIZE];
-    int fd = thread_scan_is_possible() ? open_file(tid, "stat") : -EACCES;
+    int fd = has_proc ? open_file(tid, "stat") : -EACCES;
     if (fd < 0)
         return otherwise;
     long size = read_line(fd, line);

@@ -27,7 +27,7 @@ enum blocked {
     BLOCKED_GONE,
 };
 
-/* 0 or -ENOMEM. INIT. */
+/* 0 or -ENOMEM. INIT, and again in a fork child. */
 int blocked_start(void) MUST_USE;
 /* `cpu_ns`: the thread's CPU clock, as just read. BLOCKED_READ: the stack, with its state, and the
  * number of its frames. */

@@ -13,6 +13,7 @@
 #include "agent/record/scratch.h"
 #include "agent/sched/blocked.h"
 #include "agent/sched/cpu_sample.h"
+#include "agent/sched/look_budget.h"
 #include "agent/sched/sampling_signal.h"
 #include "agent/thread/moment.h"
 #include "agent/thread/own_thread.h"
@@ -28,6 +29,7 @@ struct account {
     uint64_t seen_ns;    /* when it was last seen at `kept` */
     uint64_t cpu_ns;     /* its CPU clock there */
     uint64_t running_ns; /* put by for the next CPU sample */
+    uint64_t looked_ns;  /* when it was last asked what it does; 0: never */
     uint32_t kept;       /* the number of the stack that it stands at, 0: none */
     uint32_t sampled;    /* that of its last CPU sample; where wall_keeps */
     uint32_t answer;
@@ -235,6 +237,7 @@ static void open_account(struct account *account, int tid, uint64_t now_ns)
     account->last_ns = account->seen_ns = now_ns;
     account->kept = account->sampled = 0;
     account->answer = ANSWER_NONE;
+    account->looked_ns = 0;
     store_relaxed(&account->running_ns, 0);
     account->tid = tid;
 }
@@ -251,7 +254,7 @@ static void visit(struct thread_slot *slot, uint64_t now_ns, uint64_t cpu_ns)
     if (account->tid == tid && now_ns > account->seen_ns) {
         if (account->kept && account->cpu_ns == cpu_ns)
             account->seen_ns = now_ns;
-        else
+        else if (look_budget_take(&account->looked_ns, now_ns))
             stack = scratch_claim();
     }
     if (stack) {
@@ -267,6 +270,7 @@ static void visit(struct thread_slot *slot, uint64_t now_ns, uint64_t cpu_ns)
 static void tick_done(uint64_t now_ns, uint32_t visits)
 {
     store_relaxed(visits ? &visited_ns : &idle_ns, now_ns);
+    look_budget_renew(now_ns, clock_thread_cpu_ns());
     /* No thread of the app may come by one when a period is over. */
     moment_pass(own_thread_is_known_to_libc());
 }
@@ -405,6 +409,7 @@ void wall_start(bool signals)
     if (!wall_on)
         log_warn("no wall profile: LIBAGENT_MEMORY has no room for it");
     sends_signals = signals;
+    look_budget_start();
 }
 
 void wall_reset_in_child(struct thread_slot *own, uint64_t now_ns)
@@ -413,6 +418,8 @@ void wall_reset_in_child(struct thread_slot *own, uint64_t now_ns)
         return;
     memset(accounts, 0, thread_slot_count() * sizeof(accounts[0]));
     visited_ns = idle_ns = 0;
+    look_budget_start();
+    (void)!blocked_start();
     keeps_samples = false;
     kept_stacks_open();
     if (own)

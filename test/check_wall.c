@@ -35,7 +35,7 @@ enum blocked blocked_read(int tid, uint64_t cpu_ns, struct record_stack *stack, 
 {
     (void)cpu_ns;
     demand(tid > 0);
-    demand(thread_ticks_slot()->guard & 1);
+    demand(!thread_guard_quiescent(0));
     looks++;
     if (does != BLOCKED_READ)
         return does;

@@ -258,10 +258,10 @@ static void visit(struct thread_slot *slot, uint64_t now_ns, uint64_t cpu_ns)
             stack = scratch_claim();
     }
     if (stack) {
-        struct thread_slot *guard = thread_ticks_slot();
-        thread_guard_enter(guard);
-        look(slot, account, stack, now_ns, cpu_ns);
-        thread_guard_leave(guard);
+        if (tick_guard_enter()) {
+            look(slot, account, stack, now_ns, cpu_ns);
+            tick_guard_leave();
+        }
         scratch_give(stack);
     }
     release(account);

@@ -23,8 +23,7 @@ static struct {
     struct thread_slot *slots;
     uint32_t capacity;
     uint64_t free_head;
-    uint32_t used;            /* slots ever taken */
-    struct thread_slot ticks; /* of the thread that samples others: its guard */
+    uint32_t used; /* slots ever taken */
     int32_t pid;
     uint32_t *here; /* 1; 0 in a child that was not reset; NULL: the kernel cannot tell */
     void (*leaving)(void);
@@ -390,31 +389,18 @@ bool thread_slot_is_ours(const struct thread_slot *slot)
            offset % sizeof(*slot) == 0;
 }
 
-struct thread_slot *thread_ticks_slot(void)
-{
-    return &threads.ticks;
-}
-
-/* Guards are numbered as the slots, but for this one. */
-enum { TICKS_GUARD = THREAD_SLOTS };
-
-static uint32_t *guard_at(uint32_t index)
-{
-    return index == TICKS_GUARD ? &threads.ticks.guard : &threads.slots[index].guard;
-}
-
 bool thread_guard_quiescent(uint64_t deadline_ns)
 {
     full_fence();
     uint32_t count = thread_slot_count();
-    for (uint32_t i = 0; i <= count; i++) {
-        const uint32_t *guard = guard_at(i < count ? i : TICKS_GUARD);
-        uint32_t seen = __atomic_load_n(guard, __ATOMIC_SEQ_CST);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct thread_slot *slot = &threads.slots[i];
+        uint32_t seen = __atomic_load_n(&slot->guard, __ATOMIC_SEQ_CST);
         if (!(seen & 1))
             continue;
         /* A sample takes microseconds; a longer wait means that its thread was preempted. */
         static const struct timespec pause = {0, 50000};
-        while (load_acquire(guard) == seen) {
+        while (load_acquire(&slot->guard) == seen) {
             if (clock_monotonic_ns() >= deadline_ns)
                 return false;
             sys_call2(SYS_nanosleep, &pause, NULL);
@@ -428,13 +414,12 @@ void thread_grace_begin(struct thread_grace *grace)
     full_fence();
     grace->count = 0;
     uint32_t count = thread_slot_count();
-    for (uint32_t i = 0; i <= count; i++) {
-        uint32_t index = i < count ? i : TICKS_GUARD;
-        uint32_t guard = __atomic_load_n(guard_at(index), __ATOMIC_SEQ_CST);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t guard = __atomic_load_n(&threads.slots[i].guard, __ATOMIC_SEQ_CST);
         if (!(guard & 1))
             continue;
         if (grace->count < THREAD_GRACE_OPEN) {
-            grace->open[grace->count].slot = index;
+            grace->open[grace->count].slot = i;
             grace->open[grace->count].guard = guard;
         }
         grace->count++;
@@ -447,7 +432,7 @@ bool thread_grace_over(struct thread_grace *grace)
     uint32_t noted = MIN_OF(grace->count, (uint32_t)THREAD_GRACE_OPEN);
     uint32_t left = 0;
     for (uint32_t i = 0; i < noted; i++) {
-        if (load_acquire(guard_at(grace->open[i].slot)) == grace->open[i].guard)
+        if (load_acquire(&threads.slots[grace->open[i].slot].guard) == grace->open[i].guard)
             grace->open[left++] = grace->open[i];
     }
     if (all_noted)
@@ -465,7 +450,6 @@ uint32_t thread_reset_in_child(void)
     if (threads.here)
         store_relaxed(threads.here, 1);
     threads.free_head = 0;
-    threads.ticks.guard &= ~1u;
     for (uint32_t i = 0; i < threads.used; i++) {
         struct thread_slot *slot = &threads.slots[i];
         slot->guard &= ~1u;

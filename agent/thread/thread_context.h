@@ -164,9 +164,6 @@ static inline void thread_guard_leave(struct thread_slot *slot)
 {
     __atomic_store_n(&slot->guard, slot->guard + 1, __ATOMIC_RELEASE);
 }
-/* What stands for a slot in the guard of a thread of ours that samples others, of which there is
- * one. */
-struct thread_slot *thread_ticks_slot(void);
 /* True when every guard that was open at the call has been closed since, waiting (TICK, INIT)
  * until the CLOCK_MONOTONIC deadline; with deadline 0 it looks once and does not wait. */
 bool thread_guard_quiescent(uint64_t deadline_ns);

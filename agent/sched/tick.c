@@ -209,13 +209,12 @@ bool tick_visit(uint64_t now_ns)
     uint32_t visits = 0;
     uint32_t count = thread_slot_count();
     stats_add(STAT_TICKS, 1);
+    uint64_t most = tick_period_ns() / PERIOD_SHARE / VISIT_NS;
+    ticks.visits_max = (uint32_t)MIN_OF(MAX_OF(most, (uint64_t)VISITS_MIN), (uint64_t)VISITS_MAX);
     /* The process's clock is added up from those of all threads, 0.1 us each: where they are many
      * that takes longer than the visits. */
     bool moved = count > ticks.visits_max || has_moved();
     if (moved) {
-        uint64_t most = tick_period_ns() / PERIOD_SHARE / VISIT_NS;
-        ticks.visits_max =
-            (uint32_t)MIN_OF(MAX_OF(most, (uint64_t)VISITS_MIN), (uint64_t)VISITS_MAX);
         ticks.number++;
         visits = visit_recent(now_ns);
         for (uint32_t i = 0; i < count && visits < ticks.visits_max; i++) {

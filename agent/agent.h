@@ -1,11 +1,9 @@
-/* agent.h: the life cycle, as shim/ calls it.
+/* agent.h: the agent, as shim/ calls it: agent.c, for threads app_threads.c, for fork agent_fork.c.
  *
- *   OFF ──agent_init──► STARTING ──► ON ──agent_at_exit──► STOPPING (to the end of the process)
+ * Every function returns at once while the agent is off (agent/life.h), but for what ends it.
  *
- * Every function returns at once while the agent is off.
- *
- * Owns: the state. Context: as said at each function. Locks: LOCK_LIFE in agent_init; else as
- * said. */
+ * Owns: nothing. Context: as said at each function. Locks: LOCK_LIFE in what starts, ends and
+ * forks; else as said. */
 #ifndef LIBAGENT_AGENT_H
 #define LIBAGENT_AGENT_H
 
@@ -19,7 +17,7 @@
 struct thread_slot;
 
 /* The one constructor: reads the options and starts the agent where they select this process.
- * INIT; LOCK_LIFE. */
+ * INIT. */
 void agent_init(char **argv, char **environment);
 /* Instead, where this libc is not supported: hooks only forward. INIT. */
 void agent_stay_off(void);

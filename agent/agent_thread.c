@@ -9,22 +9,21 @@
 #include "agent/base/log.h"
 #include "agent/base/options.h"
 #include "agent/base/sys.h"
+#include "agent/calling_stack.h"
 #include "agent/flush.h"
-#include "agent/record/scratch.h"
 #include "agent/record/time_recorder.h"
 #include "agent/sched/wall.h"
 #include "agent/thread/moment.h"
 #include "agent/thread/own_thread.h"
+#include "agent/thread/presence.h"
 #include "agent/thread/raw_thread.h"
 #include "agent/thread/thread_context.h"
 #include "agent/thread/thread_scan.h"
 #include "agent/ticks_thread.h"
 #include "agent/unwind/modules.h"
-#include "agent/unwind/unwind.h"
 #include "uploader/uploader.h"
 
-/* What a request adds to `wanted`: the low bit tells the end, the others count. */
-enum request { REQUEST_FLUSH = 2, REQUEST_FINISH = 3 };
+enum request { REQUEST_FLUSH, REQUEST_FINISH };
 
 /* When a thread cannot be made (limits), the next try is so much later. */
 static const uint64_t retry_ns = 10 * NS_PER_SEC;
@@ -34,9 +33,6 @@ static const uint64_t rescan_every_ns = NS_PER_SEC;
 enum { LATE_RESCANS_TOLD = 10 };
 /* At a moment a thread of the app waits, in the middle of its own work. */
 static const uint64_t moment_wait_ns = NS_PER_MS;
-/* Room below the stack pointer that pthread_create may use: it needs about 2 KiB. */
-enum { STACK_ROOM = 16384 };
-
 /* Who asks for something, or would make a thread while they are to stay away, looks again so much
  * later: the thread that was asked may have gone to rest. */
 static const uint64_t look_again_ns = 10 * NS_PER_MS;
@@ -46,9 +42,14 @@ static uint32_t rested; /* it ended because there was nothing to do */
 static uint32_t uploader_thread;
 static uint32_t pauses; /* so many want no thread of ours to be there */
 static uint32_t bell;   /* what the agent's thread sleeps on: grows with each news */
-static uint32_t wanted;
+static uint32_t wanted; /* so many requests came */
 static uint64_t request_deadline_ns;
-static uint32_t served; /* the value of `wanted` up to which all is done */
+static uint32_t served; /* so many of them are done */
+static uint32_t ending; /* the number of the one that is the end; 0: none */
+static uint32_t active; /* there are windows to write */
+static bool stays;      /* the thread neither rests nor ends with a stop: it watches something */
+static void (*control)(void);
+static uint32_t control_wanted;
 static uint64_t next_rescan_ns;
 static uint32_t said_no_thread;
 static uint32_t late_rescans; /* in a row; stays where it was told */
@@ -67,12 +68,11 @@ static bool is_paused(void)
 }
 
 /* The last act of one of our threads. */
-static void *ends(uint32_t *thread)
+static void own_thread_ends(uint32_t *thread)
 {
     if (is_paused()) /* and not at the end of all */
         flush_own_threads_end();
     own_thread_is_none(thread);
-    return NULL;
 }
 
 static void ring(void)
@@ -90,7 +90,8 @@ static void *uploader_main(void *unused)
     flush_own_thread_begins(FLUSH_OWN_UPLOADER);
     store_release(&uploader_thread, OWN_THREAD_RUNNING);
     uploader_run();
-    return ends(&uploader_thread);
+    own_thread_ends(&uploader_thread);
+    return NULL;
 }
 
 static void need_uploader(void)
@@ -104,7 +105,7 @@ static void need_uploader(void)
  * else by the calling one. */
 static void write_all(enum request asked, uint64_t deadline_ns)
 {
-    bool has_thread = load_acquire(&uploader_thread) != OWN_THREAD_NONE;
+    bool has_thread = own_thread_is_there(&uploader_thread);
     if (asked == REQUEST_FINISH || !has_thread)
         uploader_finish();
     if (!has_thread) {
@@ -159,7 +160,7 @@ static bool flush_period(void)
  * it is without us to whoever counts its threads. The first sample that comes makes them anew. */
 static bool goes_to_rest(void)
 {
-    if (is_early)
+    if (is_early || stays)
         return false;
     uploader_pause(true);
     bool ended = own_thread_wait_none(&uploader_thread, clock_monotonic_ns() + NS_PER_SEC);
@@ -173,40 +174,84 @@ static bool goes_to_rest(void)
     return ended;
 }
 
+static bool is_end(uint32_t asked)
+{
+    uint32_t end = load_acquire(&ending);
+    return end && (int32_t)(asked - end) >= 0;
+}
+
+static void note_served(uint32_t asked)
+{
+    store_release(&served, asked);
+    sys_futex_wake(&served, INT32_MAX);
+}
+
+/* While there is nothing to write, what is watched is looked at as often as a period is by default.
+ */
+static uint64_t next_look(uint64_t now)
+{
+    const uint64_t otherwise = 60 * NS_PER_SEC;
+    return now + (options.period_ns ? options.period_ns : otherwise);
+}
+
+static int need_agent_thread(void);
+
+/* Until there is nothing to do, or it is not to be there. True: it has told that it is not. */
+static bool work(void)
+{
+    /* The window of one that has rested has just begun to fill. */
+    uint64_t next_flush_ns =
+        exchange_acq_rel(&rested, 0) ? clock_monotonic_ns() + options.period_ns : period_end();
+    uint64_t next_look_ns = next_look(clock_monotonic_ns());
+    uint64_t nap_ns = own_thread_is_known_to_libc() ? rescan_every_ns : UINT64_MAX / 2;
+    for (;;) {
+        uint32_t news = load_acquire(&bell);
+        uint32_t asked = load_acquire(&wanted);
+        uint64_t now = clock_monotonic_ns();
+        bool is_active = load_acquire(&active);
+        if (is_active && own_thread_is_known_to_libc())
+            rescan_if_stale(now);
+        if (asked != load_relaxed(&served)) {
+            bool was_end = is_end(asked);
+            if (is_active)
+                serve(was_end ? REQUEST_FINISH : REQUEST_FLUSH, load_relaxed(&request_deadline_ns));
+            note_served(asked);
+            if (was_end && !stays)
+                return false;
+        } else if (is_paused()) {
+            return false;
+        } else if (exchange_acq_rel(&control_wanted, 0) || (stays && now >= next_look_ns)) {
+            control(); /* which may stop all, or start it */
+            next_look_ns = next_look(clock_monotonic_ns());
+            next_flush_ns = period_end();
+        } else if (!is_active && !stays) {
+            return false;
+        } else if (is_active && now >= next_flush_ns) {
+            if (!flush_period() && goes_to_rest())
+                return true;
+            /* Missed periods are skipped, not made up. */
+            next_flush_ns = clock_monotonic_ns() + options.period_ns;
+        } else {
+            uint64_t due = is_active ? next_flush_ns : UINT64_MAX;
+            due = MIN_OF(due, stays ? next_look_ns : UINT64_MAX);
+            sys_futex_wait(&bell, news, MIN_OF(due, now + nap_ns));
+        }
+    }
+}
+
 static void *agent_main(void *unused)
 {
     (void)unused;
     own_thread_enter("libagent");
     flush_own_thread_begins(FLUSH_OWN_AGENT);
     store_release(&agent_thread, OWN_THREAD_RUNNING);
-    /* The window of one that has rested has just begun to fill. */
-    uint64_t next_flush_ns =
-        exchange_acq_rel(&rested, 0) ? clock_monotonic_ns() + options.period_ns : period_end();
-    uint64_t nap_ns = own_thread_is_known_to_libc() ? rescan_every_ns : UINT64_MAX / 2;
-    for (;;) {
-        uint32_t news = load_acquire(&bell);
-        uint32_t asked = load_acquire(&wanted);
-        uint64_t now = clock_monotonic_ns();
-        if (own_thread_is_known_to_libc())
-            rescan_if_stale(now);
-        if (asked != load_relaxed(&served)) {
-            bool is_end = asked & 1;
-            serve(is_end ? REQUEST_FINISH : REQUEST_FLUSH, load_relaxed(&request_deadline_ns));
-            store_release(&served, asked);
-            sys_futex_wake(&served, INT32_MAX);
-            if (is_end)
-                return ends(&agent_thread);
-        } else if (is_paused()) {
-            return ends(&agent_thread);
-        } else if (now >= next_flush_ns) {
-            if (!flush_period() && goes_to_rest())
-                return NULL;
-            /* Missed periods are skipped, not made up. */
-            next_flush_ns = clock_monotonic_ns() + options.period_ns;
-        } else {
-            sys_futex_wait(&bell, news, MIN_OF(next_flush_ns, now + nap_ns));
-        }
-    }
+    if (!work())
+        own_thread_ends(&agent_thread);
+    full_fence();
+    /* Who wants something of it says so and then looks at its state; it did the other way round. */
+    if (load_relaxed(&control_wanted))
+        (void)!need_agent_thread();
+    return NULL;
 }
 
 /* Makes the agent's thread if there is none. 0, or a negative errno. */
@@ -217,16 +262,11 @@ static int need_agent_thread(void)
 
 /* ---- moments ---- */
 
-static bool has_stack_room(void)
-{
-    return sys_readable((uintptr_t)__builtin_frame_address(0) - STACK_ROOM);
-}
-
 /* moment_work: something is due. Where the stack is not clean this thread may hold a lock of
  * libc's, which the loader wants, and pthread_create, but not a thread that libc does not know. */
 static void on_moment(bool clean)
 {
-    if (!has_stack_room() || (!clean && own_thread_is_known_to_libc()))
+    if (!stack_has_room() || (!clean && own_thread_is_known_to_libc()))
         return;
     uint64_t now = clock_monotonic_ns();
     if (clean)
@@ -234,11 +274,12 @@ static void on_moment(bool clean)
     uint64_t due = UINT64_MAX;
     if (is_paused()) {
         due = now + look_again_ns;
-    } else if (load_acquire(&agent_thread) == OWN_THREAD_NONE) {
+    } else if (!own_thread_is_there(&agent_thread)) {
         due = period_end();
-        if (now >= due || is_early) {
-            bool has_news = recorder_has_samples() || wall_is_on() || is_early;
-            int error = has_news ? need_agent_thread() : 0;
+        if (now >= due || is_early || load_relaxed(&control_wanted)) {
+            bool is_needed = recorder_has_samples() || wall_is_on() || is_early || stays ||
+                             load_relaxed(&control_wanted);
+            int error = is_needed ? need_agent_thread() : 0;
             due = now + retry_ns;
             /* EINVAL: after unshare(CLONE_NEWPID) the program can have no more threads either. */
             if (error == -EINVAL)
@@ -263,76 +304,102 @@ void agent_thread_start(void (*thread_adopted)(struct thread_slot *),
     adopted = thread_adopted;
     gone = thread_gone;
     is_early = early && options.period_ns;
+    store_release(&ending, 0);
+    store_release(&active, 1);
     store_release(&moment_work, on_moment);
     store_relaxed(&moment_due_ns, is_early ? 0 : period_end());
 }
 
-/* ---- requests ---- */
+/* ---- control ---- */
 
-/* May pthread_create be called here? Yes when no frame of libc, the loader or the allocator lies
- * under the call that led to us (exit, exec) but the outermost ones. */
-static bool stack_allows_thread(void)
+void agent_thread_control(void (*work_of_control)(void), bool always)
 {
-    struct thread_slot *slot = thread_tls.slot;
-    struct record_stack *stack = slot && thread_owns(slot) ? scratch_claim() : NULL;
-    if (!stack)
-        return false;
-    struct unwind_regs regs;
-    struct unwind_stack home = {slot->stack_low, slot->stack_high};
-    uint32_t flags;
-    uint32_t generation;
-    thread_guard_enter(slot);
-    unwind_regs_here(&regs);
-    uint32_t count =
-        unwind_walk(&regs, false, &home, stack->pcs, options.max_frames, &flags, &generation);
-    const struct module_list *list = load_acquire(&modules_list);
-    uint32_t changes = 0; /* between the system's code and the app's, from the innermost on */
-    bool in_system = true;
-    /* The outermost frame may be the program's _start, under libc's own. */
-    for (uint32_t i = 0; i + 1 < count; i++) {
-        const struct module *module = modules_find(list, stack->pcs[i]);
-        bool is_system = !module || module->object->is_system;
-        changes += is_system != in_system;
-        in_system = is_system;
-    }
-    thread_guard_leave(slot);
-    scratch_give(stack);
-    /* System (exit), app, system (libc's start): two changes at most. */
-    return (flags & UNWIND_COMPLETE) && !(flags & UNWIND_INTERRUPTED) && changes <= 2 &&
-           has_stack_room();
+    control = work_of_control;
+    stays = always;
+    store_release(&moment_work, on_moment);
 }
 
-static void ask(enum request asked, uint64_t deadline_ns)
+void agent_thread_want_control(void)
 {
-    bool has_thread = load_acquire(&agent_thread) != OWN_THREAD_NONE ||
-                      (stack_allows_thread() && need_agent_thread() == 0);
-    if (!has_thread) {
-        serve(asked, deadline_ns);
-        return;
-    }
+    store_release(&control_wanted, 1);
+    full_fence();
+    bool can_be_made = !own_thread_is_known_to_libc() && stack_has_room();
+    if (own_thread_is_there(&agent_thread))
+        ring();
+    else if (!can_be_made || need_agent_thread() != 0)
+        moment_set_due_now();
+}
+
+/* ---- requests ---- */
+
+/* Puts a request to the agent's thread, which is made if there is none. 0: there is none, and the
+ * caller is to do it. */
+static uint32_t put(enum request asked, uint64_t deadline_ns)
+{
+    if (!own_thread_is_there(&agent_thread) && (!stack_allows_thread() || need_agent_thread() != 0))
+        return 0;
     store_relaxed(&request_deadline_ns, deadline_ns);
-    uint32_t ticket = __atomic_add_fetch(&wanted, (uint32_t)asked, __ATOMIC_RELEASE);
+    if (asked == REQUEST_FINISH)
+        store_release(&ending, load_relaxed(&wanted) + 1);
+    uint32_t number = __atomic_add_fetch(&wanted, 1, __ATOMIC_RELEASE);
     ring();
+    return number;
+}
+
+/* -EAGAIN: no thread is there any more to do it. */
+static int wait_served(uint32_t number, uint64_t deadline_ns)
+{
     for (;;) {
         uint32_t seen = load_acquire(&served);
-        if ((int32_t)(seen - ticket) >= 0)
-            return;
+        if ((int32_t)(seen - number) >= 0)
+            return 0;
         uint64_t now = clock_monotonic_ns();
         if (now >= deadline_ns) {
             log_error("profiles could not be written in time: given up");
-            return;
+            return -ETIMEDOUT;
         }
-        if (load_acquire(&agent_thread) == OWN_THREAD_NONE) {
-            serve(asked, deadline_ns);
-            return;
-        }
+        if (!own_thread_is_there(&agent_thread))
+            return -EAGAIN;
         sys_futex_wait(&served, seen, MIN_OF(deadline_ns, now + look_again_ns));
     }
 }
 
-void agent_thread_flush(uint64_t deadline_ns)
+/* In this thread; not while another makes all anew. */
+static int flush_here(uint64_t deadline_ns)
 {
-    ask(REQUEST_FLUSH, deadline_ns);
+    presence_enter();
+    if (__atomic_load_n(&active, __ATOMIC_SEQ_CST))
+        serve(REQUEST_FLUSH, deadline_ns);
+    presence_leave();
+    return uploader_is_done() ? 0 : -ETIMEDOUT;
+}
+
+int agent_thread_flush(uint64_t deadline_ns)
+{
+    presence_enter();
+    uint32_t number = put(REQUEST_FLUSH, deadline_ns);
+    presence_leave();
+    int error = number ? wait_served(number, deadline_ns) : -EAGAIN;
+    if (error == -EAGAIN)
+        return flush_here(deadline_ns);
+    return error || uploader_is_done() ? error : -ETIMEDOUT;
+}
+
+void agent_thread_want_flush(void)
+{
+    if (!own_thread_is_there(&agent_thread) &&
+        (own_thread_is_known_to_libc() || !stack_has_room() || need_agent_thread() != 0))
+        return;
+    store_relaxed(&request_deadline_ns, clock_monotonic_ns() + NS_PER_SEC);
+    __atomic_add_fetch(&wanted, 1, __ATOMIC_RELEASE);
+    ring();
+}
+
+static void finish(uint64_t deadline_ns)
+{
+    uint32_t number = thread_tls.internal ? 0 : put(REQUEST_FINISH, deadline_ns);
+    if (!number || wait_served(number, deadline_ns) == -EAGAIN)
+        serve(REQUEST_FINISH, deadline_ns);
 }
 
 static void say_where(void)
@@ -347,11 +414,27 @@ static void say_where(void)
 
 void agent_thread_finish(uint64_t deadline_ns)
 {
-    if (load_acquire(&agent_thread) == OWN_THREAD_NONE && !flush_is_due_at_end() &&
-        uploader_is_done())
+    if (!own_thread_is_there(&agent_thread) && !flush_is_due_at_end() && uploader_is_done())
         return;
-    ask(REQUEST_FINISH, deadline_ns);
+    finish(deadline_ns);
     say_where();
+}
+
+int agent_thread_stop(uint64_t deadline_ns)
+{
+    if (!stays)
+        store_release(&moment_work, NULL);
+    if (own_thread_is_there(&agent_thread) || flush_is_due_at_end() || !uploader_is_done())
+        finish(deadline_ns);
+    __atomic_store_n(&active, 0, __ATOMIC_SEQ_CST);
+    note_served(load_acquire(&wanted));
+    ring();
+    uploader_finish();
+    bool ended = own_thread_wait_none(&uploader_thread, deadline_ns);
+    if (!thread_tls.internal && !stays)
+        ended &= own_thread_wait_none(&agent_thread, deadline_ns);
+    flush_own_threads_end();
+    return ended && uploader_is_done() ? 0 : -ETIMEDOUT;
 }
 
 /* ---- pauses ---- */
@@ -387,6 +470,8 @@ void agent_thread_go_on(void)
         return;
     store_relaxed(&moment_due_ns, is_early ? 0 : period_end());
     ticks_thread_go_on();
+    if (load_relaxed(&control_wanted))
+        agent_thread_want_control();
 }
 
 void agent_thread_start_ticks(const struct scheduler *scheduler)
@@ -400,8 +485,7 @@ void agent_thread_reset_in_child(void)
     rested = 0;
     agent_thread = OWN_THREAD_NONE;
     uploader_thread = OWN_THREAD_NONE;
-    wanted = 0;
-    served = 0;
+    wanted = served = ending = 0;
     said_no_thread = 0;
     next_rescan_ns = 0;
     store_relaxed(&moment_due_ns, is_early ? 0 : period_end());

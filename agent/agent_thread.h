@@ -7,18 +7,18 @@
  *  2. The agent's thread flushes each period, sleeping on `bell` until the next deadline. The
  *     first blob makes the uploader's thread. After a period with nothing to write both end, and
  *     it is as before the first.
- *  3. Others add to `wanted` (a flush before exec, the end), and wait with a deadline for `served`
- *     to reach it. Where no thread of ours exists and none may be made here (the calling stack has
- *     frames of libc in the middle: exit from a handler that interrupted malloc, say), the
- *     calling thread does the work itself: nothing in it needs a lock of libc or memory of
+ *  3. Others put requests: they add to `wanted` (a flush before exec, the end), and wait with a
+ *     deadline for `served` to reach it. Where no thread of ours exists and none may be made here
+ * (the calling stack has frames of libc in the middle: exit from a handler that interrupted malloc,
+ * say), the calling thread does the work itself: nothing in it needs a lock of libc or memory of
  *     malloc.
  *  4. Around a call that the kernel refuses to a process with several threads (unshare, setns), or
  *     that libc makes in all threads that it knows (setuid and its kin), agent_thread_pause ends
- *     both; they are born again when there is work. `pauses` counts the calls under way: while it
- *     is not 0 nobody is born. Who pauses adds to it and then looks at the threads' states, who
- *     makes one sets the state and then looks at `pauses`.
- *  Race that remains: a flush that is asked for while the periodic one runs is served by a
- *  second one right after. Harmless.
+ *     both; they are born again when there is work (agent/birth.h).
+ *  5. A stop is the last request, after which both end; where something is watched
+ * (LIBAGENT_CONFIG) the agent's thread stays, and asks `control` once a period whether to start
+ * again. Others make it for that (a signal). Race that remains: a flush that is asked for while the
+ * periodic one runs is served by a second one right after. Harmless.
  *
  * Owns: both threads. Context: as said. Locks: none of its own. */
 #ifndef LIBAGENT_AGENT_THREAD_H
@@ -39,10 +39,20 @@ void agent_thread_start(void (*adopted)(struct thread_slot *), void (*gone)(stru
  * needs one (agent/ticks_thread.h). NULL: there is no scheduler. INIT. */
 void agent_thread_start_ticks(const struct scheduler *scheduler);
 /* A flush now, and what is queued written. Returns at the CLOCK_MONOTONIC deadline at the latest
- * where a thread of ours does it. INIT, THR. */
-void agent_thread_flush(uint64_t deadline_ns);
+ * where a thread of ours does it. 0 or -ETIMEDOUT. INIT, THR. */
+int agent_thread_flush(uint64_t deadline_ns) MUST_USE;
+/* A flush soon. SIG. */
+void agent_thread_want_flush(void);
 /* The last flush; says in the log what could not be done. INIT. */
 void agent_thread_finish(uint64_t deadline_ns);
+/* The same at a stop, after which our threads have ended, and a start may come. 0, or -ETIMEDOUT:
+ * not all is written, or a thread is not at its end. INIT, TICK. */
+int agent_thread_stop(uint64_t deadline_ns) MUST_USE;
+/* INIT, once. `work` is called by the agent's thread after agent_thread_want_control; `always`:
+ * also once a period, on or off, for which the thread stays from the first period on. */
+void agent_thread_control(void (*work)(void), bool always);
+/* Any context but the agent's threads. */
+void agent_thread_want_control(void);
 /* Ends our threads, which they have done when this returns, or the CLOCK_MONOTONIC deadline (0:
  * none) is reached; none is born until agent_thread_go_on. What is recorded and queued stays; the
  * app's first moment after the period makes them again. May be called by several threads. THR, SIG.

@@ -124,6 +124,9 @@ static void add_threads(bool final)
 void flush_start(bool with_cpu)
 {
     has_cpu = with_cpu;
+    stats_reset();
+    memset(comments.before, 0, sizeof(comments.before));
+    comments.cpu_before_ns = clock_process_cpu_ns();
 }
 
 static bool has_unreached_thread(void)
@@ -261,6 +264,14 @@ static int write_pending(void)
     recorder_clear(window);
     pending.window = NULL;
     return result ? result : blobs;
+}
+
+int flush_left_over(void)
+{
+    lock_acquire(&flush_lock);
+    int result = pending.window ? write_pending() : 0;
+    lock_release(&flush_lock);
+    return MIN_OF(result, 0);
 }
 
 static int flush_locked(bool final)

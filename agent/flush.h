@@ -18,8 +18,12 @@
 
 #include "agent/base/compiler.h"
 
-/* INIT. `with_cpu`: there is a CPU profile, and overhead is accounted in it. */
+/* INIT. `with_cpu`: there is a CPU profile, and overhead is accounted in it. The agent's figures
+ * begin anew. */
 void flush_start(bool with_cpu);
+/* INIT, before that, and before the tables are made anew: a window that was left pending by a stop
+ * goes to the uploader. 0, or a negative errno: it stays. */
+int flush_left_over(void) MUST_USE;
 /* `final`: the process ends, no sample is taken any more. Returns the number of blobs submitted,
  * or a negative errno (said in the log). */
 int flush_window(bool final) MUST_USE;

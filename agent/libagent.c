@@ -1,8 +1,84 @@
 #include "agent/libagent.h"
 
+#include <errno.h>
+
+#include "agent/agent_thread.h"
+#include "agent/base/clock.h"
 #include "agent/base/compiler.h"
+#include "agent/base/float_mode.h"
+#include "agent/base/option_pairs.h"
+#include "agent/base/options.h"
+#include "agent/life.h"
+#include "agent/thread/thread_context.h"
+
+/* What libagent_stop may be held up by: a window takes milliseconds, unless a disk is slow. */
+static const uint64_t stop_limit_ns = 3 * NS_PER_SEC;
+
+/* Under LOCK_LIFE, before a start that starts: those of an earlier one count no more. */
+static int take_options(const char *text)
+{
+    static struct option_pairs pairs;
+    options_overlay(OVERLAY_START, NULL);
+    if (!text)
+        return 0;
+    int error = option_pairs_from_list(&pairs, text);
+    if (!error)
+        options_overlay(OVERLAY_START, pairs.list);
+    return error;
+}
 
 EXPORT const char *libagent_version(void)
 {
     return LIBAGENT_VERSION;
+}
+
+EXPORT int libagent_start(const char *text)
+{
+    if (!life_call_begins())
+        return -ESHUTDOWN;
+    float_mode mode = float_mode_enter();
+    int result = life_count_start(take_options, text);
+    float_mode_leave(mode);
+    life_call_ends();
+    return result;
+}
+
+EXPORT int libagent_stop(void)
+{
+    if (!life_call_begins())
+        return -ESHUTDOWN;
+    float_mode mode = float_mode_enter();
+    int result = life_count_stop(clock_monotonic_ns() + stop_limit_ns);
+    float_mode_leave(mode);
+    life_call_ends();
+    return result;
+}
+
+static int flush(int timeout_ms)
+{
+    if (timeout_ms < 0)
+        return -EINVAL;
+    if (thread_tls.entered || thread_tls.inside)
+        return -EDEADLK;
+    if (!life_enter())
+        return -ENOTCONN;
+    bool is_ours = thread_in_process();
+    life_leave();
+    if (!is_ours)
+        return -ENOTCONN;
+    thread_tls.inside++;
+    int error = agent_thread_flush(clock_monotonic_ns() + (uint64_t)timeout_ms * NS_PER_MS);
+    thread_tls.inside--;
+    return error;
+}
+
+EXPORT int libagent_flush(int timeout_ms)
+{
+    if (!life_call_begins())
+        return -ENOTCONN;
+    float_mode mode = float_mode_enter();
+    int result = flush(timeout_ms);
+    float_mode_leave(mode);
+    life_call_ends();
+    return result;
 }

@@ -1,9 +1,18 @@
 /* libagent.h: the public functions of libagent.so, for programs that know it is there.
  *
- * A program finds them by dlsym(RTLD_DEFAULT, "libagent_version") or as weak references; it
- * works alike without the agent.
+ * A program is not linked with libagent.so: it finds them by dlsym(RTLD_DEFAULT, "libagent_start"),
+ * or as weak references, and works alike without the agent:
  *
- * Owns: nothing. Context: any. Locks: none. */
+ *     #define LIBAGENT_WEAK
+ *     #include "libagent.h"
+ *     if (libagent_start)
+ *         libagent_start(NULL);
+ *
+ * None may be called from a signal's handler (-EDEADLK where it interrupted the agent), nor in a
+ * child of vfork. All may be called by any thread, also by several at once. Errors are negative
+ * errno codes; what is wrong is also told in the agent's log.
+ *
+ * Owns: nothing. Context: THR. Locks: LOCK_LIFE in start and stop. */
 #ifndef LIBAGENT_H
 #define LIBAGENT_H
 
@@ -13,8 +22,38 @@ extern "C" {
 
 #define LIBAGENT_VERSION "0.1.0"
 
+#ifdef LIBAGENT_WEAK
+#define LIBAGENT_FUNCTION __attribute__((weak))
+#else
+#define LIBAGENT_FUNCTION
+#endif
+
 /* The version of the library in force, "MAJOR.MINOR.PATCH". */
-const char *libagent_version(void);
+LIBAGENT_FUNCTION const char *libagent_version(void);
+
+/* Starts and stops are counted; where the agent starts with the program (LIBAGENT_START is not
+ * manual) that is the first start. The first one starts, the last stop stops.
+ *
+ * `options`: NULL: those of the environment; else "key=value,key=value" over these, keys as in the
+ * README's table, in small letters and without LIBAGENT_: "frequency=500,profiles=cpu,alloc". They
+ * hold until the stop, and only for a start that does start.
+ *
+ * 0: started (or switched off from outside, and will be on when that ends); 1: it was started
+ * before, and this one is counted. Else it is not counted: -EINVAL: wrong options; -EBUSY: an
+ * earlier stop does not end, since a thread was stopped in the middle of a sample; -ESHUTDOWN: this
+ * process is not to be profiled (LIBAGENT_ENABLED=0, LIBAGENT_PROCESSES), or is at its end, or
+ * under a filter of system calls; -ENOMEM. */
+LIBAGENT_FUNCTION int libagent_start(const char *options);
+
+/* 0: stopped: no sample is taken any more, no timer is armed, the agent's threads have ended and
+ * the last window is written; 1: others have started it, too, and it goes on; -EALREADY: one stop
+ * too many, nothing is done; -ESHUTDOWN as above; -ETIMEDOUT: stopped, but what was recorded could
+ * not all be written within 3 s, or a thread is stopped in the middle of its last sample. */
+LIBAGENT_FUNCTION int libagent_stop(void);
+
+/* What was recorded so far is written when it returns, and a new window has begun. 0; -ETIMEDOUT
+ * after `timeout_ms`; -ENOTCONN: the agent is not on. */
+LIBAGENT_FUNCTION int libagent_flush(int timeout_ms);
 
 #ifdef __cplusplus
 }

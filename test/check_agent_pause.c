@@ -2,6 +2,7 @@
 #include "test/check.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -83,7 +84,7 @@ START_TEST(threads_are_known_however_often_they_were_made)
     int foreign = 0;
     for (int i = 1; i <= 10; i++) {
         flush_add_sample(RECORD_CPU, 100);
-        agent_thread_flush(own_in_ms(8000));
+        ck_assert_int_eq(agent_thread_flush(own_in_ms(8000)), 0);
         ck_assert_int_eq(own_written(), 100 * i);
         ck_assert_uint_eq(own.made, (uint32_t)i);
         if (i == 1) /* a sanitizer makes its own with the first */
@@ -101,7 +102,7 @@ START_TEST(what_a_pause_leaves_in_the_queue_is_written_at_the_end)
 {
     struct blob_header header = {.family = "cpu", .dialect = "pprof"};
     struct buffer body = {0};
-    agent_thread_flush(own_in_ms(8000)); /* makes the thread */
+    ck_assert_int_eq(agent_thread_flush(own_in_ms(8000)), 0); /* makes the thread */
     agent_thread_pause(0);
     buffer_append(&body, "x", 1);
     ck_assert_int_eq(uploader_submit(&header, &body), 0);
@@ -116,7 +117,7 @@ START_TEST(a_pause_without_threads_makes_none)
 {
     agent_thread_pause(0);
     flush_add_sample(RECORD_CPU, 100);
-    agent_thread_flush(own_in_ms(8000));
+    ck_assert_int_eq(agent_thread_flush(own_in_ms(8000)), 0);
     agent_thread_go_on();
     ck_assert_uint_eq(own.made, 0);
     ck_assert_int_eq(own_written(), 100);
@@ -148,7 +149,8 @@ START_TEST(a_pause_waits_for_the_file_that_is_being_written)
     sys_override = hang_or_note_pause;
     store_release(&own.hangs, 1);
     flush_add_sample(RECORD_CPU, 100);
-    agent_thread_flush(own_in_ms(1)); /* makes the thread, which hangs */
+    ck_assert_int_eq(agent_thread_flush(own_in_ms(1)),
+                     -ETIMEDOUT); /* makes the thread, which hangs */
     while (!load_acquire(&own.hanging))
         ;
     store_release(&pause_waits, 0);
@@ -200,7 +202,7 @@ START_TEST(a_flush_is_served_while_the_thread_goes_to_rest)
         flush_add_sample(RECORD_CPU, 100);
         moment_pass(true);
         uint64_t deadline = own_in_ms(8000);
-        agent_thread_flush(deadline);
+        ck_assert_int_eq(agent_thread_flush(deadline), 0);
         ck_assert_uint_lt(clock_monotonic_ns(), deadline);
         ck_assert_int_eq(own_written(), 100 * round);
     }

@@ -19,6 +19,7 @@
 #include "agent/thread/own_thread.h"
 #include "agent/thread/thread_context.h"
 #include "agent/unwind/modules.h"
+#include "test/demand.h"
 #include "test/flush_fixture.h"
 #include "test/next_libc.h"
 #include "test/own_log.h"
@@ -130,13 +131,13 @@ START_TEST(a_flush_is_written_when_it_returns)
 {
     for (int i = 1; i <= 3; i++) {
         flush_add_sample(RECORD_CPU, 100);
-        agent_thread_flush(own_in_ms(8000));
+        ck_assert_int_eq(agent_thread_flush(own_in_ms(8000)), 0);
         ck_assert_int_eq(own_written(), 100 * i);
         ck_assert_int_eq(count_files(flush_folder), i);
     }
     ck_assert_uint_eq(own.made, 1);
     /* Nothing new: no file. */
-    agent_thread_flush(own_in_ms(8000));
+    ck_assert_int_eq(agent_thread_flush(own_in_ms(8000)), 0);
     ck_assert_int_eq(count_files(flush_folder), 3);
     flush_add_sample(RECORD_CPU, 1000);
     agent_thread_finish(own_in_ms(8000));
@@ -149,7 +150,7 @@ START_TEST(flushes_without_a_thread_leave_the_uploader_usable)
     own.create_error = EAGAIN;
     for (int i = 1; i <= 3; i++) {
         flush_add_sample(RECORD_CPU, 100);
-        agent_thread_flush(own_in_ms(8000));
+        ck_assert_int_eq(agent_thread_flush(own_in_ms(8000)), 0);
         ck_assert_int_eq(own_written(), 100 * i);
     }
     own.create_error = 0;
@@ -161,7 +162,7 @@ END_TEST
 
 static void *flush_in_thread(void *argument)
 {
-    agent_thread_flush(own_in_ms(20000));
+    demand(agent_thread_flush(own_in_ms(20000)) == 0);
     return argument;
 }
 
@@ -190,7 +191,8 @@ START_TEST(the_end_is_not_taken_for_a_flush_that_runs)
     sys_override = hang_or_note;
     store_release(&own.hangs, 1);
     flush_add_sample(RECORD_CPU, 100);
-    agent_thread_flush(own_in_ms(1)); /* makes the thread, which hangs */
+    ck_assert_int_eq(agent_thread_flush(own_in_ms(1)),
+                     -ETIMEDOUT); /* makes the thread, which hangs */
     pthread_create(&flushing, NULL, flush_in_thread, NULL);
     while (!load_acquire(&own.hanging))
         ;
@@ -395,7 +397,7 @@ static void finish_in_child(void)
 START_TEST(a_fork_child_makes_threads_of_its_own)
 {
     flush_add_sample(RECORD_CPU, 100);
-    agent_thread_flush(own_in_ms(8000));
+    ck_assert_int_eq(agent_thread_flush(own_in_ms(8000)), 0);
     pid_t child = fork();
     if (child == 0) {
         finish_in_child();

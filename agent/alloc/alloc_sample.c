@@ -9,6 +9,7 @@
 #include "agent/record/scratch.h"
 #include "agent/record/time_recorder.h"
 #include "agent/thread/moment.h"
+#include "agent/thread/presence.h"
 #include "agent/thread/thread_context.h"
 #include "agent/unwind/unwinder.h"
 
@@ -20,14 +21,16 @@ static const uint64_t look_never = UINT64_MAX;
 enum alloc_state { ALLOC_OFF, ALLOC_ON, ALLOC_OFF_FOR_GOOD };
 
 static uint32_t state;
+static uint32_t generation; /* of starts: a countdown of an earlier one is none */
 static uint64_t interval = 1;
 
 void alloc_start(uint64_t interval_bytes)
 {
     alloc_set_interval(interval_bytes);
+    store_relaxed(&generation, generation + 1);
     /* The calling thread found sampling off before main: it looks at once. */
     thread_tls.bytes_until_sample = 0;
-    thread_tls.rng.state = 0;
+    thread_tls.bytes_after = 0;
     store_release(&state, ALLOC_ON);
 }
 
@@ -36,14 +39,22 @@ void alloc_set_interval(uint64_t interval_bytes)
     store_relaxed(&interval, interval_bytes);
 }
 
+/* Who has counted itself and sees it on is waited for (agent/thread/presence.h). */
 void alloc_stop(void)
 {
-    store_release(&state, ALLOC_OFF);
+    __atomic_store_n(&state, ALLOC_OFF, __ATOMIC_SEQ_CST);
 }
 
 void alloc_stop_for_good(void)
 {
-    store_release(&state, ALLOC_OFF_FOR_GOOD);
+    __atomic_store_n(&state, ALLOC_OFF_FOR_GOOD, __ATOMIC_SEQ_CST);
+}
+
+void alloc_reset_in_child(void)
+{
+    thread_tls.bytes_until_sample = 0;
+    thread_tls.bytes_after = 0;
+    thread_tls.alloc_generation = 0;
 }
 
 uint64_t alloc_weight(size_t size, uint64_t interval_bytes)
@@ -55,14 +66,23 @@ uint64_t alloc_weight(size_t size, uint64_t interval_bytes)
     return (uint64_t)(one / -real_expm1(-ratio) + 0.5);
 }
 
+/* A gap is counted down in pieces of `look_again` at most: what follows the one in hand is in
+ * `bytes_after`. So a thread sees within that many bytes that sampling was started anew, with
+ * another interval, however long its gap was. */
+static void set_left(struct thread_tls *tls, uint64_t left)
+{
+    uint64_t piece = MIN_OF(left, look_again);
+    tls->bytes_until_sample = piece;
+    tls->bytes_after = left - piece;
+}
+
 /* One less than the variate: `size` bytes are sampled when fewer are left, and so with the
  * probability P(variate - 1 < size) = P(variate <= size), the one in alloc_weight. */
-static void draw_gap(struct thread_tls *tls)
+static uint64_t draw_gap(struct thread_tls *tls)
 {
     uint64_t mean = load_relaxed(&interval);
     tls->gap_mean = mean;
-    tls->bytes_until_sample =
-        mean <= 1 ? 0 : (uint64_t)rng_exponential(&tls->rng, (double)mean) - 1;
+    return mean <= 1 ? 0 : (uint64_t)rng_exponential(&tls->rng, (double)mean) - 1;
 }
 
 /* Of an allocation that used up the calling thread's gap. */
@@ -119,24 +139,15 @@ static uint32_t sample(struct thread_slot *slot, size_t size)
     return flags;
 }
 
-static COLD void look_and_sample(size_t size)
+static void sample_if_due(struct thread_tls *tls, size_t size)
 {
-    struct thread_tls *tls = &thread_tls;
-    uint32_t now = load_acquire(&state);
-    if (now != ALLOC_ON || tls->internal) {
-        tls->bytes_until_sample = now == ALLOC_OFF && !tls->internal ? look_again : look_never;
-        tls->rng.state = 0;
-        return;
-    }
-    /* Inside: the agent's own doing (a thread of ours is being made), or an app's signal handler
-     * that came in between. */
-    if (tls->alloc_depth || tls->inside)
-        return;
-    struct thread_slot *slot = tls->slot;
-    if (tls->rng.state == 0) {
+    struct thread_slot *slot = thread_current();
+    uint64_t left = tls->bytes_until_sample + tls->bytes_after;
+    if (tls->alloc_generation != load_relaxed(&generation)) {
         /* The thread's first gap: this allocation lies in it like any other. */
+        tls->alloc_generation = load_relaxed(&generation);
         rng_split(&tls->rng);
-        draw_gap(tls);
+        left = draw_gap(tls);
     }
     struct rng ahead = tls->rng; /* written back where the TLS is known to be this thread's */
     bool timed = rng_next(&ahead) % TIMED_ONE_IN == 0;
@@ -145,38 +156,53 @@ static COLD void look_and_sample(size_t size)
         /* A vfork child or a clone on shared TLS: nothing is recorded. It has used up the gap of
          * the thread whose TLS it runs on, which is to find an unused one, or its next allocation
          * would be sampled for certain. What is left of a gap is as long as a whole one. */
-        draw_gap(tls);
+        set_left(tls, draw_gap(tls));
+        return;
+    }
+    if (left >= size) {
+        set_left(tls, left - size);
         return;
     }
     tls->inside = 1;
     tls->rng = ahead;
     uint32_t flags = 0;
-    bool sampled = tls->bytes_until_sample < size;
-    if (sampled) {
-        if (!slot)
-            slot = thread_attach(0, 0);
-        if (slot)
-            flags = sample(slot, size);
-        else
-            stats_add(STAT_ALLOC_DROPPED_UNTRACKED, 1);
-        draw_gap(tls);
-        if (slot && timed)
-            thread_add_overhead(slot, OVERHEAD_HOOKS, begin, TIMED_ONE_IN);
-        /* In its TLS teardown a thread has a slot for one sample only: nobody would give it
-         * back later. */
-        if (slot && tls->left)
-            thread_leave();
-    } else {
-        tls->bytes_until_sample -= size;
-    }
-    if (sampled)
-        moment_pass(flags & UNWIND_CLEAN);
+    if (!slot)
+        slot = thread_attach(0, 0);
+    if (slot)
+        flags = sample(slot, size);
+    else
+        stats_add(STAT_ALLOC_DROPPED_UNTRACKED, 1);
+    set_left(tls, draw_gap(tls));
+    if (slot && timed)
+        thread_add_overhead(slot, OVERHEAD_HOOKS, begin, TIMED_ONE_IN);
+    /* In its TLS teardown a thread has a slot for one sample only: nobody would give it back
+     * later. */
+    if (slot && tls->left)
+        thread_leave();
+    moment_pass(flags & UNWIND_CLEAN);
     tls->inside = 0;
+}
+
+static COLD void look_and_sample(size_t size)
+{
+    struct thread_tls *tls = &thread_tls;
+    uint32_t now = __atomic_load_n(&state, __ATOMIC_SEQ_CST);
+    if (now != ALLOC_ON || tls->internal) {
+        tls->bytes_until_sample = now == ALLOC_OFF && !tls->internal ? look_again : look_never;
+        tls->bytes_after = 0;
+        return;
+    }
+    /* Inside: the agent's own doing (a thread of ours is being made), or an app's signal handler
+     * that came in between. */
+    if (!tls->alloc_depth && !tls->inside)
+        sample_if_due(tls, size);
 }
 
 void alloc_sample_inside_hook(size_t size)
 {
     float_mode mode = float_mode_enter();
+    presence_enter();
     look_and_sample(size);
+    presence_leave();
     float_mode_leave(mode);
 }

@@ -28,6 +28,8 @@ void alloc_set_interval(uint64_t interval);
 void alloc_stop(void);
 /* Sampling cannot start again in this process: threads need not look any more. */
 void alloc_stop_for_good(void);
+/* In a fork child, for its only thread: a gap of its own, not that of the parent's. */
+void alloc_reset_in_child(void);
 /* The out-of-line part of every allocation hook: fewer bytes are left than `size`, at
  * least 1; the allocation succeeded. */
 COLD void alloc_sample_inside_hook(size_t size);

@@ -38,6 +38,15 @@ static bool equal_in_any_case(const char *text, const char *lower)
     return !*text && !*lower;
 }
 
+bool same_in_any_case(const char *a, const char *b, size_t length)
+{
+    for (; length && to_lower(*a) == to_lower(*b); length--) {
+        a++;
+        b++;
+    }
+    return length == 0;
+}
+
 /* The digits at *text, which is moved behind them. */
 static bool take_digits(const char **text, uint64_t *value)
 {

@@ -31,6 +31,8 @@ bool glob_list_match(const char *globs, const char *text);
 size_t show_size(char *out, size_t size, uint64_t bytes);
 size_t show_duration(char *out, size_t size, uint64_t ns);
 
+/* Of `length` bytes each. */
+bool same_in_any_case(const char *a, const char *b, size_t length);
 /* The Levenshtein distance of two names, each cut at 63 bytes. */
 unsigned edit_distance(const char *a, const char *b);
 

@@ -7,6 +7,7 @@ static const char *const scheduler_words[] = {"auto",  "cputimer", "sigprof", "s
                                               "sleep", "event",    NULL};
 static const char *const unwinder_words[] = {"auto", "cfi", "fp", "libunwind", NULL};
 static const char *const compression_words[] = {"gzip", "zstd", "none", NULL};
+static const char *const start_words[] = {"auto", "manual", NULL};
 static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
 
 #define MEMBER(name_)                                                                              \
@@ -24,6 +25,7 @@ const struct option_row option_rows[ROW_COUNT] = {
                        .part = PART_ALL,
                        MEMBER(processes),
                        .default_text = "*",
+                       .fixed = true,
                        .help = "programs to profile: patterns of * and ?, separated by commas, for "
                                "the base name of the executable, of argv[0] or of the started "
                                "file"},
@@ -32,6 +34,7 @@ const struct option_row option_rows[ROW_COUNT] = {
                           .part = PART_ALL,
                           MEMBER(process_rate),
                           .default_text = "1.0",
+                          .fixed = true,
                           .help = "share of the processes that are profiled, drawn at their start"},
     [ROW_PROFILES] = {.name = OPTION_PREFIX "PROFILES",
                       .type = TYPE_WORD_SET,
@@ -165,11 +168,20 @@ const struct option_row option_rows[ROW_COUNT] = {
                            MEMBER(thread_labels),
                            .default_text = "1",
                            .help = "label each sample with its thread's name and id"},
+    [ROW_START] = {.name = OPTION_PREFIX "START",
+                   .type = TYPE_WORD,
+                   .part = PART_ALL,
+                   MEMBER(manual_start),
+                   .default_text = "auto",
+                   .words = start_words,
+                   .fixed = true,
+                   .help = "manual: not before the program calls libagent_start"},
     [ROW_HELP] = {.name = OPTION_PREFIX "HELP",
                   .type = TYPE_BOOL,
                   .part = PART_LOG,
                   MEMBER(help),
                   .default_text = "0",
+                  .fixed = true,
                   .help = "1 prints this table, with the values in force"},
 };
 

@@ -33,6 +33,7 @@ struct option_row {
     const char *default_text;
     uint64_t low, high;       /* TYPE_PERCENT, TYPE_COUNT, TYPE_SIZE, TYPE_DURATION */
     const char *const *words; /* TYPE_WORD, TYPE_WORD_SET: in the order of the enum */
+    bool fixed;               /* in the environment alone: it says what this process is */
     const char *help;
 };
 
@@ -58,6 +59,7 @@ enum row_index {
     ROW_LOG_FILE,
     ROW_SERVICE,
     ROW_THREAD_LABELS,
+    ROW_START,
     ROW_HELP,
     ROW_COUNT
 };

@@ -33,11 +33,58 @@ const char *environment_get(char *const *environment, const char *name)
     return NULL;
 }
 
+static char *const *overlays[OVERLAY_COUNT];
+
+void options_overlay(enum option_overlay which, char *const *pairs)
+{
+    overlays[which] = pairs;
+}
+
 /* As OpenTelemetry has it: a variable that is set to nothing is not set. */
 static const char *value_of(char *const *environment, const char *name)
 {
-    const char *text = environment_get(environment, name);
+    const char *text = NULL;
+    for (int i = 0; i < OVERLAY_COUNT && (!text || !*text); i++)
+        text = environment_get(overlays[i], name);
+    if (!text || !*text)
+        text = environment_get(environment, name);
     return text && *text ? text : NULL;
+}
+
+/* ---- the copy ---- */
+
+enum { KEPT_BYTES = 65536, KEPT_MAX = 255 };
+
+static char *const *keep(char *const *environment, const char *const *prefixes)
+{
+    static char kept_texts[KEPT_BYTES];
+    static char *kept[KEPT_MAX + 1];
+    size_t used = 0, count = 0;
+    for (; environment && *environment; environment++) {
+        const char *const *prefix = prefixes;
+        while (*prefix && strncmp(*environment, *prefix, strlen(*prefix)) != 0)
+            prefix++;
+        if (!*prefix)
+            continue;
+        size_t size = strlen(*environment) + 1;
+        if (size > KEPT_BYTES - used || count == KEPT_MAX) {
+            log_warn("%.*s is too long, or one too many: a later start does not see it", 32,
+                     *environment);
+            continue;
+        }
+        kept[count++] = memcpy(kept_texts + used, *environment, size);
+        used += size;
+    }
+    kept[count] = NULL;
+    return kept;
+}
+
+char *const *options_keep(char *const *environment)
+{
+    /* The agent's own, and the standard ones that are read as fall-backs. */
+    static const char *const prefixes[] = {OPTION_PREFIX, "OTEL_",   "DD_",
+                                           "PYROSCOPE_",  "TMPDIR=", NULL};
+    return keep(environment, prefixes);
 }
 
 /* NULL when it is too long. */
@@ -56,8 +103,9 @@ static bool within(const struct option_row *row, uint64_t value)
     return value >= row->low && value <= row->high;
 }
 
-/* Sets the row's member from `text`. False, and no change, when the text is not accepted. */
-static bool set_member(const struct option_row *row, const char *text)
+/* Sets the row's member of `target` from `text`. False, and no change, when the text is not
+ * accepted. */
+static bool set_member(struct options *target, const struct option_row *row, const char *text)
 {
     union {
         bool flag;
@@ -102,7 +150,7 @@ static bool set_member(const struct option_row *row, const char *text)
     }
     /* A narrower member takes the low half of `number`: both processors are little-endian. */
     if (accepted)
-        memcpy((char *)&options + row->offset, &value, row->size);
+        memcpy((char *)target + row->offset, &value, row->size);
     return accepted;
 }
 
@@ -112,7 +160,7 @@ static void set_default(enum row_index index)
     if (row->type == TYPE_TEXT_OR_NONE)
         memset((char *)&options + row->offset, 0, row->size);
     else
-        set_member(row, row->default_text);
+        set_member(&options, row, row->default_text);
     text_in_force[index] = row->default_text;
 }
 
@@ -124,7 +172,7 @@ static bool load_row(enum row_index index, char *const *environment)
     if (!text)
         return true;
     const char *copy = copy_text(text);
-    text_in_force[index] = copy && set_member(&option_rows[index], copy) ? copy : NULL;
+    text_in_force[index] = copy && set_member(&options, &option_rows[index], copy) ? copy : NULL;
     return text_in_force[index] != NULL;
 }
 
@@ -174,6 +222,38 @@ static void describe(const struct option_row *row, char out[ACCEPTED_SIZE])
         format(out, ACCEPTED_SIZE, "a text of up to %d bytes", TEXT_MAX);
         break;
     }
+}
+
+/* True when `key` is the row's name, in any case, with the prefix or without. */
+static bool is_named(const struct option_row *row, const char *key, size_t length)
+{
+    const size_t prefix = strlen(OPTION_PREFIX);
+    bool is_long = length > prefix && same_in_any_case(key, OPTION_PREFIX, prefix);
+    const char *name = is_long ? row->name : row->name + prefix;
+    return strlen(name) == length && same_in_any_case(key, name, length);
+}
+
+const char *options_check(const char *key, size_t length, const char *value, bool may_disable,
+                          const char *whose)
+{
+    static struct options unused;
+    const struct option_row *row = option_rows;
+    while (row < option_rows + ROW_COUNT && !is_named(row, key, length))
+        row++;
+    char accepted[ACCEPTED_SIZE];
+    int shown = (int)MIN_OF(length, (size_t)SHOWN_MAX);
+    if (row == option_rows + ROW_COUNT) {
+        log_error("%s: %.*s is not an option", whose, shown, key);
+    } else if (row->fixed || (row == &option_rows[ROW_ENABLED] && !may_disable)) {
+        log_error("%s: %s can be set in the environment only", whose, row->name);
+    } else if (*value && (strlen(value) > TEXT_MAX || !set_member(&unused, row, value))) {
+        describe(row, accepted);
+        log_error("%s: %s=%.*s is not understood: it takes %s", whose, row->name, SHOWN_MAX, value,
+                  accepted);
+    } else {
+        return row->name;
+    }
+    return NULL;
 }
 
 static COLD void refuse(enum row_index index, char *const *environment)

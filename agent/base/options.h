@@ -1,10 +1,12 @@
 /* options.h: all options of the agent, one table (options.c holds the rows).
  *
  * The environment is read from `environ` itself, not through getenv (bash has its own), once, by
- * options_load in the constructor; later reads are plain loads. A value that does not parse is
- * logged in one line (option, value, what is accepted); its part stays off: options_ok tells.
- * A variable that is set to nothing is not set, as OpenTelemetry has it. Words and units are
- * taken in any case of letters. How texts become values: option_parse.h.
+ * options_load at each start, from a copy that options_keep made in the constructor (the program
+ * may change its environment); later reads are plain loads. Before the environment come pairs that
+ * a start was given, and before these those of a file (option_pairs.h). A value that does not parse
+ * is logged in one line (option, value, what is accepted); its part stays off: options_ok tells. A
+ * variable that is set to nothing is not set, as OpenTelemetry has it. Words and units are taken in
+ * any case of letters. How texts become values: option_parse.h.
  *
  * Owns: `options`. Context: options_load INIT; reads of `options` any. Locks: none. */
 #ifndef LIBAGENT_OPTIONS_H
@@ -53,6 +55,7 @@ struct options {
     const char *log_file;         /* LIBAGENT_LOG_FILE, NULL: standard error */
     const char *service;          /* LIBAGENT_SERVICE and its fall-backs, else the program's name */
     bool thread_labels;           /* LIBAGENT_THREAD_LABELS */
+    bool manual_start;            /* LIBAGENT_START */
     bool help;                    /* LIBAGENT_HELP */
 };
 
@@ -68,6 +71,18 @@ bool options_select(char *const *environment, bool secure, const char *const *na
 /* Step 2, only where selected: everything else. Calls log_start, then logs what is wrong and
  * which variables are no options. `program` (a base name) is the last fall-back of `service`. */
 void options_load(char *const *environment, const char *program);
+/* Copies what options are read from; NULL at its end. INIT, once. */
+char *const *options_keep(char *const *environment);
+/* The name of the option that `key` means, in any case of letters and with or without LIBAGENT_, if
+ * it may be set outside of the environment and takes that value (empty: as the environment has it);
+ * else NULL, and a line in the log that begins with `whose`. `may_disable`: LIBAGENT_ENABLED may.
+ */
+const char *options_check(const char *key, size_t length, const char *value, bool may_disable,
+                          const char *whose) MUST_USE;
+/* "NAME=VALUE" pairs that go before the environment's, from the next options_load on; NULL: none.
+ * They stay the caller's. */
+enum option_overlay { OVERLAY_FILE, OVERLAY_START, OVERLAY_COUNT };
+void options_overlay(enum option_overlay which, char *const *pairs);
 /* False when a wrong value switched the part off. */
 bool options_ok(enum option_part part);
 /* Was the member of `options` set, to whatever value? */

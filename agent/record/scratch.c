@@ -10,10 +10,18 @@ static uint32_t claimed[SCRATCH_BUFFERS];
 
 int scratch_start(uint32_t max_frames)
 {
-    stride = sizeof(struct record_stack) + (max_frames + 1) * sizeof(uint64_t);
-    stride = ALIGN_UP(stride, CACHE_LINE);
-    pool = arena_reserve(stride * SCRATCH_BUFFERS);
-    return pool ? 0 : -ENOMEM;
+    size_t wanted = sizeof(struct record_stack) + (max_frames + 1) * sizeof(uint64_t);
+    wanted = ALIGN_UP(wanted, CACHE_LINE);
+    if (wanted != stride || !pool) {
+        uint8_t *made = arena_reserve(wanted * SCRATCH_BUFFERS);
+        if (!made)
+            return -ENOMEM;
+        arena_release(pool, stride * SCRATCH_BUFFERS);
+        pool = made;
+        stride = wanted;
+    }
+    scratch_reset_in_child();
+    return 0;
 }
 
 struct record_stack *scratch_claim(void)
@@ -34,5 +42,5 @@ void scratch_give(struct record_stack *stack)
 void scratch_reset_in_child(void)
 {
     for (size_t i = 0; i < SCRATCH_BUFFERS; i++)
-        claimed[i] = 0;
+        store_relaxed(&claimed[i], 0);
 }

@@ -16,7 +16,8 @@
 
 enum { SCRATCH_BUFFERS = 64 };
 
-/* Room for max_frames and one pseudo frame. 0 or -ENOMEM. */
+/* Room for max_frames and one pseudo frame, in all buffers, which are free then. Nobody has one. 0,
+ * or -ENOMEM and all is as it was. */
 int scratch_start(uint32_t max_frames) MUST_USE;
 struct record_stack *scratch_claim(void) MUST_USE;
 void scratch_give(struct record_stack *stack);

@@ -65,7 +65,14 @@ static int create_window(struct window *window, size_t budget)
 
 int recorder_start(uint64_t now_monotonic_ns, uint64_t now_realtime_ns)
 {
+    static size_t budget;
     int error = 0;
+    if (windows[0].totals.index && budget == arena_budget()) {
+        recorder_reset_in_child(now_monotonic_ns, now_realtime_ns);
+        return 0;
+    }
+    budget = arena_budget();
+    recorder_destroy();
     memset(windows, 0, sizeof(windows));
     for (size_t i = 0; !error && i < ARRAY_SIZE(windows); i++)
         error = create_window(&windows[i], arena_budget());
@@ -165,7 +172,7 @@ void recorder_clear(struct window *window)
 
 void recorder_reset_in_child(uint64_t now_monotonic_ns, uint64_t now_realtime_ns)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(windows); i++)
+    for (size_t i = 0; windows[0].totals.index && i < ARRAY_SIZE(windows); i++)
         recorder_clear(&windows[i]);
     active = 0;
     window_begin(&windows[0], now_monotonic_ns, now_realtime_ns);

@@ -74,7 +74,8 @@ struct window {
     uint64_t start_monotonic_ns, start_realtime_ns;
 };
 
-/* 0 or a negative errno; nothing is kept then. */
+/* New tables, in the place of those of an earlier start, which nobody uses any more. 0 or a
+ * negative errno; nothing is kept then. */
 int recorder_start(uint64_t now_monotonic_ns, uint64_t now_realtime_ns) MUST_USE;
 /* Gives the tables back; nobody samples. */
 void recorder_destroy(void);

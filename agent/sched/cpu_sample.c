@@ -109,7 +109,7 @@ static __attribute__((noinline)) void sample(struct thread_slot *slot, void *uco
         stats_add(STAT_CPU_DROPPED_INSIDE, 1);
         return;
     }
-    if (tls->slot != slot) {
+    if (thread_current() != slot) {
         /* A late signal of a timer that is gone finds a slot that is free, or another thread's. */
         if (load_acquire(&slot->state) != SLOT_USED || slot->tid != sys_tid())
             return;

@@ -10,6 +10,7 @@
 #include "agent/base/next.h"
 #include "agent/base/signal_sets.h"
 #include "agent/base/sys.h"
+#include "agent/thread/presence.h"
 
 #ifndef AT_MINSIGSTKSZ
 #define AT_MINSIGSTKSZ 51
@@ -93,9 +94,12 @@ static void on_signal(int signal, siginfo_t *info, void *context)
         /* Step 5; the way back from the handler restores the mask. */
         sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, &signals_that_wait, NULL,
                   sizeof(signals_that_wait));
-        sampling_handler handler = load_acquire(&sample);
+        /* Not earlier: who jumps out of here would stay counted. */
+        presence_enter_inside_handler(info->si_value.sival_ptr);
+        sampling_handler handler = __atomic_load_n(&sample, __ATOMIC_SEQ_CST);
         if (handler)
             handler(info->si_value.sival_ptr, context);
+        presence_leave_inside_handler(info->si_value.sival_ptr);
         return;
     }
     uintptr_t chained = load_acquire(&previous);
@@ -167,7 +171,7 @@ int sampling_signal_start(sampling_handler handler)
 
 void sampling_signal_stop(void)
 {
-    store_release(&sample, NULL);
+    __atomic_store_n(&sample, NULL, __ATOMIC_SEQ_CST);
 }
 
 void sampling_signal_renew(void)

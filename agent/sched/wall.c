@@ -405,11 +405,21 @@ void wall_start(bool signals)
 {
     if (!accounts)
         accounts = arena_reserve(THREAD_SLOTS * sizeof(accounts[0]));
+    else
+        memset(accounts, 0, thread_slot_count() * sizeof(accounts[0]));
+    visited_ns = idle_ns = 0;
+    keeps_samples = false;
     wall_on = accounts && blocked_start() == 0 && kept_stacks_start() == 0;
     if (!wall_on)
         log_warn("no wall profile: LIBAGENT_MEMORY has no room for it");
     sends_signals = signals;
     look_budget_start();
+}
+
+void wall_stop(void)
+{
+    store_relaxed(&wall_on, false);
+    kept_stacks_destroy();
 }
 
 void wall_reset_in_child(struct thread_slot *own, uint64_t now_ns)

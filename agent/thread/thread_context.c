@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 
 #include "agent/base/arena.h"
 #include "agent/base/clock.h"
@@ -29,9 +28,11 @@ static struct {
     void (*leaving)(void);
     bool has_key;
     unsigned key;
+    uintptr_t main_pointer, main_stack_high; /* of the main thread, whose stack lies apart */
 } threads;
 
 __thread struct thread_tls thread_tls INITIAL_EXEC;
+uint32_t thread_generation = 1;
 
 /* A thread's stack is searched below its thread pointer only this far: larger stacks than 8 GiB
  * are not made, and a stack pointer farther away is on another stack. */
@@ -167,6 +168,7 @@ static struct thread_slot *pop_free(void)
 /* All but `next_free`, which another pop_free may still read. */
 static void make_blank(struct thread_slot *slot, int tid)
 {
+    store_relaxed(&slot->generation, load_relaxed(&thread_generation));
     store_relaxed(&slot->guard, slot->guard & ~1u);
     store_relaxed(&slot->tid, tid);
     slot->timer = -1;
@@ -208,13 +210,20 @@ static struct thread_slot *take_slot(int tid)
     return slot;
 }
 
+void thread_note_main(uintptr_t stack_high)
+{
+    threads.main_pointer = thread_pointer();
+    threads.main_stack_high = stack_high;
+}
+
 static void set_stack_high(struct thread_slot *slot, uintptr_t stack_high)
 {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    if (!stack_high && !slot->is_main) {
+    if (!stack_high) {
         uintptr_t pointer = thread_pointer();
-        if (here < pointer && pointer - here < stack_reach)
-            stack_high = pointer;
+        uintptr_t end = pointer == threads.main_pointer ? threads.main_stack_high : pointer;
+        if (here < end && end - here < stack_reach)
+            stack_high = end;
     }
     stack_high = ALIGN_DOWN(stack_high, sizeof(uintptr_t));
     slot->stack_high = stack_high;
@@ -226,6 +235,7 @@ static void bind(struct thread_slot *slot, uintptr_t stack_high)
 {
     set_stack_high(slot, stack_high);
     thread_tls.slot = slot;
+    thread_tls.generation = load_relaxed(&thread_generation);
     if (!thread_tls.left)
         set_key(KEY_FIRST_ROUND);
 }
@@ -234,11 +244,19 @@ struct thread_slot *thread_attach(uintptr_t stack_high, uintptr_t start_routine)
 {
     if (!thread_in_process())
         return NULL;
-    struct thread_slot *slot = take_slot(sys_tid());
-    if (!slot)
-        return NULL;
+    int tid = sys_tid();
+    /* In its TLS teardown it has one for a sample only, and gives it back without a look at timers.
+     */
+    struct thread_slot *slot = thread_tls.left ? NULL : thread_find_slot(tid);
+    if (slot) {
+        store_relaxed(&slot->thread, SLOT_OF_OURS);
+    } else {
+        slot = take_slot(tid);
+        if (!slot)
+            return NULL;
+        slot->cpu_last_ns = clock_thread_cpu_ns();
+    }
     slot->start_routine = start_routine;
-    slot->cpu_last_ns = clock_thread_cpu_ns();
     thread_note_name(slot);
     bind(slot, stack_high);
     return slot;
@@ -253,8 +271,9 @@ struct thread_slot *thread_prepare(uintptr_t start_routine, void *start_argument
         return NULL;
     slot->start_routine = start_routine;
     slot->start_argument = start_argument;
-    if (thread_tls.slot)
-        memcpy(slot->label.name, thread_tls.slot->label.name, sizeof(slot->label.name));
+    const struct thread_slot *creator = thread_current();
+    if (creator)
+        memcpy(slot->label.name, creator->label.name, sizeof(slot->label.name));
     return slot;
 }
 
@@ -262,17 +281,22 @@ void thread_attach_prepared(struct thread_slot *slot)
 {
     slot->label.tid = (uint64_t)sys_tid();
     store_release(&slot->tid, (int32_t)slot->label.tid);
-    /* cpu_last_ns stays 0: what its birth took is the thread's too. */
+    /* cpu_last_ns stays 0: what its birth took is the thread's too. Not if a start came between. */
+    if (slot->generation != load_relaxed(&thread_generation)) {
+        store_relaxed(&slot->generation, load_relaxed(&thread_generation));
+        slot->cpu_last_ns = clock_thread_cpu_ns();
+    }
     bind(slot, 0);
 }
 
 void thread_take_over(struct thread_slot *slot)
 {
     /* It attached itself while TICK adopted it: with two slots its time would count twice. */
-    struct thread_slot *other = thread_tls.slot;
+    struct thread_slot *other = thread_current();
     if (other && other != slot && other->tid == slot->tid)
         thread_release_slot(other);
     thread_tls.slot = slot;
+    thread_tls.generation = load_relaxed(&thread_generation);
     slot->thread = SLOT_OF_OURS;
     set_stack_high(slot, 0);
     /* In the handler: values of later keys are in memory that libc would allocate. Such a thread
@@ -296,45 +320,11 @@ bool thread_ask_tls(struct thread_slot *slot)
 
 void thread_leave(void)
 {
-    struct thread_slot *slot = thread_tls.slot;
+    struct thread_slot *slot = thread_current();
     thread_tls.slot = NULL;
     thread_tls.left = 1;
     if (slot)
         thread_release_slot(slot);
-}
-
-static uint32_t others_named;
-
-void thread_other_named(void)
-{
-    store_relaxed(&others_named, 1);
-}
-
-void thread_named(const char *name)
-{
-    struct thread_slot *slot = thread_tls.slot;
-    if (!slot || !thread_owns(slot))
-        return;
-    char padded[sizeof(slot->label.name)] = {0};
-    for (size_t i = 0; i + 1 < sizeof(padded) && name[i]; i++)
-        padded[i] = name[i];
-    memcpy(slot->label.name, padded, sizeof(padded));
-}
-
-void thread_note_last_name(struct thread_slot *slot)
-{
-    if (slot->name_age == 0 && load_relaxed(&others_named))
-        thread_note_name(slot);
-}
-
-void thread_note_name(struct thread_slot *slot)
-{
-    enum { EVERY = 8 };
-    if (slot->name_age++ % EVERY != 0)
-        return;
-    char name[sizeof(slot->label.name)] = {0};
-    if (sys_call2(SYS_prctl, PR_GET_NAME, name) == 0)
-        memcpy(slot->label.name, name, sizeof(name));
 }
 
 /* CPU clocks take a system call of 0.3 us, which is as long as the rest of a sample; so the time
@@ -362,6 +352,28 @@ struct thread_slot *thread_adopt(int tid)
         slot->cpu_last_ns = clock_thread_cpu_of_ns(tid);
     }
     return slot;
+}
+
+bool thread_adopt_again(struct thread_slot *slot)
+{
+    int tid = load_relaxed(&slot->tid);
+    uint64_t now = clock_thread_cpu_of_ns(tid);
+    if (!now)
+        return false;
+    make_blank(slot, tid);
+    store_relaxed(&slot->thread, SLOT_OF_ADOPTED);
+    slot->cpu_last_ns = now;
+    return true;
+}
+
+struct thread_slot *thread_find_slot(int tid)
+{
+    for (uint32_t i = 0; i < thread_slot_count(); i++) {
+        struct thread_slot *slot = thread_slot_at(i);
+        if (load_acquire(&slot->state) == SLOT_USED && load_relaxed(&slot->tid) == tid)
+            return slot;
+    }
+    return NULL;
 }
 
 void thread_release_slot(struct thread_slot *slot)
@@ -445,7 +457,7 @@ bool thread_grace_over(struct thread_grace *grace)
 uint32_t thread_reset_in_child(void)
 {
     uint32_t others = 0;
-    struct thread_slot *own = thread_tls.slot;
+    struct thread_slot *own = thread_current();
     threads.pid = sys_pid();
     if (threads.here)
         store_relaxed(threads.here, 1);

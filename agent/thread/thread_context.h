@@ -19,6 +19,10 @@
  *     know that no sample can still use what it unpublished calls thread_guard_quiescent.
  *  4. Given back at thread_leave (the destructor of a pthread key: return, pthread_exit and
  *     cancellation alike), in a fork child (all but the own), or when reaped.
+ *  5. At each start all slots are made anew (agent/thread/thread_reset.h) and `thread_generation`
+ *     grows. What a thread's TLS remembers from before is no slot any more: thread_current, the
+ *     one way to it, compares the generations, and the thread finds its new slot by its id, or
+ *     through its next signal.
  *
  * A hook or handler that runs on TLS whose slot says another tid (vfork child, raw clone with
  * shared TLS, _Fork child) is foreign: it writes nothing, but for a new gap of bytes where it
@@ -41,16 +45,22 @@ struct thread_tls {
     uint64_t bytes_until_sample; /* countdown of agent/alloc; 0 at birth: the first call looks */
     uint32_t alloc_depth;        /* inside the next definition of a hook that may nest */
     uint32_t inside;             /* inside the agent: the handler leaves at once */
-    struct thread_slot *slot;    /* NULL: not attached */
+    struct thread_slot *slot;    /* read by thread_current alone: it may be of an earlier start */
     struct rng rng;
-    uint32_t internal; /* one of the agent's own threads */
-    uint32_t left;     /* thread_leave was done: TLS teardown */
-    uint32_t in_fork;  /* between fork's prepare and its parent or child handler */
-    uint64_t gap_mean; /* of the gap that is counted down, in bytes */
+    uint64_t gap_mean;         /* of the gap that is counted down, in bytes */
+    uint64_t bytes_after;      /* what follows the countdown (agent/alloc) */
+    uint32_t generation;       /* the start that `slot` is of */
+    uint32_t alloc_generation; /* the one that the countdown is of */
+    uint32_t entered;          /* agent/thread/presence.h */
+    uint8_t internal;          /* one of the agent's own threads */
+    uint8_t left;              /* thread_leave was done: TLS teardown */
+    uint8_t in_fork;           /* between fork's prepare and its parent or child handler */
 };
 _Static_assert(sizeof(struct thread_tls) <= 64, "static TLS is scarce: one cache line");
 
 extern __thread struct thread_tls thread_tls INITIAL_EXEC;
+/* Grows with each start; never 0. */
+extern HIDDEN uint32_t thread_generation;
 
 /* The last: of no thread of the app's, but with a guard that is waited for. */
 enum slot_state { SLOT_FREE, SLOT_USED, SLOT_OF_TICKS };
@@ -81,6 +91,7 @@ struct thread_slot {
     void *start_argument;                /* between pthread_create and the thread's begin */
     struct thread_label label;
     uint32_t next_free;
+    uint32_t generation; /* of the start that made it */
     uint8_t is_main;
     uint8_t held;         /* no tick may come: agent/sched/thread_timer.h */
     uint8_t thread;       /* an enum slot_thread */
@@ -98,10 +109,19 @@ enum { THREAD_SLOTS = 32768 }; /* a process with more threads: the rest is count
 /* INIT. `leaving` is called in a thread that ends (return, pthread_exit, cancellation), in the
  * destructor of a pthread key; it ends with thread_leave. 0 or a negative errno. */
 int thread_start(void (*leaving)(void)) MUST_USE;
-/* Attaches the calling thread. `stack_high` 0: the thread pointer, when the stack pointer is
- * near below it. NULL when the table is full (counted), the agent is not started, or this is
- * another process (vfork or _Fork child). THR, HOOK, INIT. */
+/* The calling thread's slot, NULL: it has none of this start. Any context with TLS. */
+static inline struct thread_slot *thread_current(void)
+{
+    return likely(thread_tls.generation == load_relaxed(&thread_generation)) ? thread_tls.slot
+                                                                             : NULL;
+}
+/* Attaches the calling thread, to the slot that was made for it by another one if there is one.
+ * `stack_high` 0: the thread pointer, when the stack pointer is near below it; of the main thread,
+ * what thread_note_main was told. NULL when the table is full (counted), the agent is not started,
+ * or this is another process (vfork or _Fork child). THR, HOOK, INIT. */
 struct thread_slot *thread_attach(uintptr_t stack_high, uintptr_t start_routine);
+/* The calling thread is the program's first: where its frames end. INIT. */
+void thread_note_main(uintptr_t stack_high);
 /* A slot for a thread that is about to be made: the new thread makes it its own by
  * thread_attach_prepared. NULL as above. THR. */
 struct thread_slot *thread_prepare(uintptr_t start_routine, void *start_argument);
@@ -145,9 +165,14 @@ void thread_other_named(void);
 void thread_add_overhead(struct thread_slot *slot, enum overhead_part part, uint64_t begin_ns,
                          uint32_t times);
 
-/* For TICK's scan and reaping: takes a slot for another thread. */
+/* For TICK's scan and reaping, and for a start: takes a slot for another thread. */
 struct thread_slot *thread_adopt(int tid);
+/* The same in the thread's old slot, which its next handler or hook makes its own. False where the
+ * thread is gone; the slot is as it was then. */
+bool thread_adopt_again(struct thread_slot *slot) MUST_USE;
 void thread_release_slot(struct thread_slot *slot);
+/* The slot in use of that thread, or NULL. */
+struct thread_slot *thread_find_slot(int tid);
 /* The slots ever used are [0, thread_slot_count()). */
 uint32_t thread_slot_count(void);
 struct thread_slot *thread_slot_at(uint32_t index);

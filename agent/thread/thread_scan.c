@@ -24,16 +24,6 @@ static int parse_tid(const char *name)
     return tid;
 }
 
-static struct thread_slot *find_slot(int tid)
-{
-    for (uint32_t i = 0; i < thread_slot_count(); i++) {
-        struct thread_slot *slot = thread_slot_at(i);
-        if (load_acquire(&slot->state) == SLOT_USED && load_relaxed(&slot->tid) == tid)
-            return slot;
-    }
-    return NULL;
-}
-
 /* Calls `each` for every thread of the process; the number of threads, or a negative errno. */
 static int each_task(void (*each)(int tid, void *data), void *data)
 {
@@ -75,6 +65,7 @@ struct scan {
     bool (*is_own)(int tid);
     void (*adopted)(struct thread_slot *slot);
     int own;
+    bool with_main;
 };
 
 static void count_own(int tid, void *data)
@@ -89,7 +80,8 @@ static void adopt(int tid, void *data)
     /* The first thread was attached at the start; where it has no slot it has ended. While a slot
      * waits for its thread (tid 0), this may be the one: a later scan looks again. Asked in this
      * order, as the thread stores its tid in between. */
-    if (tid == thread_pid() || scan->is_own(tid) || find_slot(0) || find_slot(tid))
+    if ((tid == thread_pid() && !scan->with_main) || scan->is_own(tid) || thread_find_slot(0) ||
+        thread_find_slot(tid))
         return;
     struct thread_slot *slot = thread_adopt(tid);
     if (slot)
@@ -113,15 +105,30 @@ static int release_gone(void (*gone)(struct thread_slot *slot))
     return used;
 }
 
+static void scan_if_more_than(int used, struct scan *scan)
+{
+    if (!thread_scan_is_possible())
+        return;
+    int tasks = each_task(count_own, scan);
+    /* Equal numbers are the rule; only else each thread is looked for among the slots. */
+    if (tasks >= 0 && tasks - scan->own != used)
+        (void)!each_task(adopt, scan);
+}
+
 void thread_scan(bool (*is_own)(int tid), void (*adopted)(struct thread_slot *slot),
                  void (*gone)(struct thread_slot *slot))
 {
     struct scan scan = {.is_own = is_own, .adopted = adopted};
-    int used = release_gone(gone);
-    if (!thread_scan_is_possible())
-        return;
-    int tasks = each_task(count_own, &scan);
-    /* Equal numbers are the rule; only else each thread is looked for among the slots. */
-    if (tasks >= 0 && tasks - scan.own != used)
-        (void)!each_task(adopt, &scan);
+    scan_if_more_than(release_gone(gone), &scan);
+}
+
+static void has_none(struct thread_slot *slot)
+{
+    (void)slot;
+}
+
+void thread_scan_all(bool (*is_own)(int tid))
+{
+    struct scan scan = {.is_own = is_own, .adopted = has_none, .with_main = true};
+    scan_if_more_than(release_gone(has_none), &scan);
 }

@@ -4,7 +4,7 @@
  * before the agent are not seen at pthread_create; slots whose thread went without its key
  * destructor (raw exit system call) would stay for ever.
  *
- * Owns: nothing. Context: TICK only. Locks: none. */
+ * Owns: nothing. Context: TICK, and INIT while there is no TICK. Locks: none. */
 #ifndef LIBAGENT_THREAD_SCAN_H
 #define LIBAGENT_THREAD_SCAN_H
 
@@ -18,5 +18,7 @@ void thread_scan(bool (*is_own)(int tid), void (*adopted)(struct thread_slot *sl
                  void (*gone)(struct thread_slot *slot));
 /* Does /proc tell of this process? */
 bool thread_scan_is_possible(void);
+/* INIT, at a start: every thread of the process has a slot then, but for the agent's own. */
+void thread_scan_all(bool (*is_own)(int tid));
 
 #endif

@@ -1,0 +1,100 @@
+#include "agent/app_threads.h"
+
+#include "agent/agent.h"
+#include "agent/base/clock.h"
+#include "agent/life.h"
+#include "agent/sched/cpu_sample.h"
+#include "agent/sched/wall.h"
+#include "agent/thread/moment.h"
+#include "agent/thread/own_thread.h"
+
+void app_thread_begins(struct thread_slot *slot)
+{
+    if (!life_scheduler || !slot)
+        return;
+    wall_thread_begin(slot, clock_monotonic_ns());
+    life_scheduler->thread_begin(slot);
+}
+
+void app_thread_gone(struct thread_slot *slot)
+{
+    if (life_scheduler)
+        life_scheduler->thread_end(slot);
+}
+
+struct thread_slot *agent_thread_prepare(uintptr_t start_routine, void *argument)
+{
+    if (thread_tls.internal || !life_enter())
+        return NULL;
+    struct thread_slot *slot = thread_prepare(start_routine, argument);
+    life_leave();
+    return slot;
+}
+
+void agent_thread_not_born(struct thread_slot *slot)
+{
+    thread_release_slot(slot);
+}
+
+uintptr_t agent_thread_begin(struct thread_slot *slot, void **argument)
+{
+    uintptr_t routine = slot->start_routine;
+    *argument = slot->start_argument;
+    if (!life_enter()) {
+        /* As long as a slot waits for its thread no scan adopts any (agent/thread/thread_scan.c).
+         */
+        thread_release_slot(slot);
+        return routine;
+    }
+    thread_tls.inside = 1;
+    thread_attach_prepared(slot);
+    app_thread_begins(slot);
+    /* A sanitizer that stands before us does not know the thread yet, and its malloc, which the
+     * making of another one calls, would crash. */
+    if (!own_thread_is_known_to_libc())
+        moment_pass(true);
+    thread_tls.inside = 0;
+    life_leave();
+    return routine;
+}
+
+static void account_last(struct thread_slot *slot)
+{
+    thread_note_last_name(slot);
+    thread_guard_enter(slot);
+    uint64_t now = clock_thread_cpu_ns();
+    cpu_sample_unreached(slot, now);
+    cpu_sample_tail(slot, now);
+    life_scheduler->thread_end(slot);
+    cpu_sample_overhead(slot);
+    wall_thread_end(slot, clock_monotonic_ns());
+    thread_guard_leave(slot);
+}
+
+void app_thread_leaving(void)
+{
+    if (!life_enter()) {
+        thread_tls.left = 1; /* its slot goes at the next start */
+        return;
+    }
+    struct thread_slot *slot = thread_current();
+    thread_tls.inside = 1;
+    if (!slot || thread_owns(slot)) {
+        if (slot && life_scheduler)
+            account_last(slot);
+        thread_leave();
+    }
+    thread_tls.inside = 0;
+    life_leave();
+}
+
+void agent_thread_named(uintptr_t thread, const char *name)
+{
+    if (!life_enter())
+        return;
+    if (thread == 0 || thread_is_self(thread))
+        thread_named(name);
+    else
+        thread_other_named();
+    life_leave();
+}

@@ -1,0 +1,182 @@
+#include "agent/start.h"
+
+#include <errno.h>
+
+#include "agent/agent_thread.h"
+#include "agent/alloc/alloc_sample.h"
+#include "agent/app_threads.h"
+#include "agent/base/arena.h"
+#include "agent/base/cgroup.h"
+#include "agent/base/clock.h"
+#include "agent/base/format.h"
+#include "agent/base/log.h"
+#include "agent/base/next.h"
+#include "agent/base/options.h"
+#include "agent/base/sys.h"
+#include "agent/flush.h"
+#include "agent/life.h"
+#include "agent/rates.h"
+#include "agent/record/scratch.h"
+#include "agent/record/time_recorder.h"
+#include "agent/sched/wall.h"
+#include "agent/thread/thread_reset.h"
+#include "agent/unwind/modules.h"
+#include "agent/unwind/unwinder.h"
+#include "uploader/uploader.h"
+
+static char *const *kept_environment;
+static char program[256]; /* NAME_MAX */
+static bool is_prepared;
+static bool is_before_main;
+
+void start_program(char *const *environment, const char *name, const void *main_stack)
+{
+    kept_environment = options_keep(environment);
+    format(program, sizeof(program), "%s", name);
+    thread_note_main((uintptr_t)main_stack);
+    is_before_main = true;
+}
+
+void start_main_follows(void)
+{
+    is_before_main = false;
+}
+
+/* The program's own malloc comes before ours: pthread_create would call that one, and a sample's
+ * stack does not tell whether its lock is held. */
+static bool has_own_malloc(void)
+{
+    uintptr_t malloc = (uintptr_t)next_first_malloc;
+    return malloc && (malloc < modules_self_start || malloc >= modules_self_end);
+}
+
+static int prepare_unwinder(void)
+{
+    if (!next.dl_iterate_phdr)
+        return -ENOSYS;
+    int error = modules_start((modules_iterate_fn)next.dl_iterate_phdr);
+    if (error)
+        return error;
+    modules_mark_system((uintptr_t)next.malloc);
+    if (has_own_malloc())
+        modules_mark_system((uintptr_t)next_first_malloc);
+    return unwind_start();
+}
+
+int start_prepare(void)
+{
+    if (is_prepared)
+        return 0;
+    arena_set_budget(cgroup_limit_share(options.memory));
+    int error = thread_start(app_thread_leaving);
+    if (!error)
+        error = prepare_unwinder();
+    is_prepared = !error;
+    return error;
+}
+
+/* What was loaded since is seen now, or, by a thread that may not wait for the loader, at the next
+ * moment of the program's. */
+static void see_objects(void)
+{
+    if (thread_tls.internal)
+        modules_want_rescan();
+    else
+        (void)!modules_rescan(); /* sets `modules_stale` where it fails */
+}
+
+static int start_tables(void)
+{
+    arena_set_budget(cgroup_limit_share(options.memory));
+    int error = scratch_start(options.max_frames);
+    if (!error)
+        error = flush_left_over();
+    if (!error)
+        error = recorder_start(clock_monotonic_ns(), clock_realtime_ns());
+    return error;
+}
+
+static int start_uploader(void)
+{
+    const struct uploader_config config = {
+        .folder = options.output,
+        .tmpdir = environment_get(kept_environment, "TMPDIR"),
+        .output_limit = options.output_limit,
+        .compression = options.compression,
+        .program = program,
+        .pid = sys_pid(),
+    };
+    return uploader_start(&config);
+}
+
+static void choose_scheduler(void)
+{
+    struct sched_request request = {
+        .period_ns = NS_PER_SEC / options.frequency,
+        .cpu = (options.profiles & PROFILE_CPU) && options_ok(PART_CPU),
+    };
+    if ((options.profiles & PROFILE_WALL) && options_ok(PART_CPU))
+        request.wall = &wall_visitor;
+    wall_stop();
+    life_scheduler = scheduler_start(&request);
+    if (life_scheduler && request.wall)
+        wall_start(options.wall_signal);
+}
+
+static int make_all(void)
+{
+    bool was_prepared = is_prepared;
+    int error = start_prepare();
+    if (!error)
+        error = start_tables();
+    if (!error && was_prepared)
+        see_objects();
+    if (!error)
+        error = start_uploader();
+    /* Where the agent starts with the program there is one thread, and nothing to find. */
+    if (!error && !is_before_main)
+        error = thread_reset_all(flush_is_own_thread);
+    return error;
+}
+
+int start_all(void)
+{
+    if (!is_before_main) /* the constructor has */
+        options_load(kept_environment, program);
+    int error =
+        options_ok(PART_ALL) && options_ok(PART_OUTPUT) && options.profiles ? make_all() : -EINVAL;
+    if (error) {
+        recorder_destroy();
+        log_error("not profiled: start failed (error %d)", -error);
+        return error;
+    }
+    unwinder_start(options.unwinder);
+    agent_thread_start(app_thread_begins, app_thread_gone, has_own_malloc());
+    choose_scheduler();
+    flush_start(life_scheduler != NULL);
+    for (uint32_t i = 0; i < thread_slot_count(); i++) {
+        struct thread_slot *slot = thread_slot_at(i);
+        if (load_acquire(&slot->state) == SLOT_USED && load_relaxed(&slot->tid) != 0)
+            app_thread_begins(slot);
+    }
+    return 0;
+}
+
+void start_done(void)
+{
+    bool with_alloc = (options.profiles & PROFILE_ALLOC) && options_ok(PART_ALLOC);
+    if (!thread_tls.internal && !thread_current()) {
+        bool has_slot = thread_find_slot(sys_tid()) != NULL;
+        struct thread_slot *slot = thread_attach(0, 0);
+        if (!has_slot)
+            app_thread_begins(slot);
+    }
+    agent_thread_start_ticks(life_scheduler);
+    if (with_alloc)
+        alloc_start(options.alloc_interval);
+    rates_start(life_scheduler ? life_scheduler->set_period : NULL);
+    bool with_cpu = life_scheduler && (options.profiles & PROFILE_CPU);
+    log_info("profiling %s, pid %d:%s%s%s, stacks by %s", program, sys_pid(),
+             with_cpu ? " cpu" : "", wall_is_on() ? " wall" : "", with_alloc ? " alloc" : "",
+             unwinder->name);
+}

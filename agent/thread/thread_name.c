@@ -1,0 +1,40 @@
+/* thread_name.c: the names of threads, as samples are labelled with them (thread_context.h). */
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "agent/base/sys.h"
+#include "agent/thread/thread_context.h"
+
+static uint32_t others_named;
+
+void thread_other_named(void)
+{
+    store_relaxed(&others_named, 1);
+}
+
+void thread_named(const char *name)
+{
+    struct thread_slot *slot = thread_current();
+    if (!slot || !thread_owns(slot))
+        return;
+    char padded[sizeof(slot->label.name)] = {0};
+    for (size_t i = 0; i + 1 < sizeof(padded) && name[i]; i++)
+        padded[i] = name[i];
+    memcpy(slot->label.name, padded, sizeof(padded));
+}
+
+void thread_note_last_name(struct thread_slot *slot)
+{
+    if (slot->name_age == 0 && load_relaxed(&others_named))
+        thread_note_name(slot);
+}
+
+void thread_note_name(struct thread_slot *slot)
+{
+    enum { EVERY = 8 };
+    if (slot->name_age++ % EVERY != 0)
+        return;
+    char name[sizeof(slot->label.name)] = {0};
+    if (sys_call2(SYS_prctl, PR_GET_NAME, name) == 0)
+        memcpy(slot->label.name, name, sizeof(name));
+}

@@ -1,0 +1,35 @@
+#include "agent/thread/thread_reset.h"
+
+#include <errno.h>
+
+#include "agent/thread/presence.h"
+#include "agent/thread/thread_context.h"
+#include "agent/thread/thread_scan.h"
+
+static bool nobody_can_run(void)
+{
+    if (thread_tls.entered || !presence_wait_others_left(0))
+        return false;
+    for (uint32_t i = 0; i < thread_slot_count(); i++) {
+        const struct thread_slot *slot = thread_slot_at(i);
+        if ((load_acquire(&slot->guard) & 1) || load_acquire(&slot->timer) >= 0)
+            return false;
+    }
+    return true;
+}
+
+int thread_reset_all(bool (*is_own)(int tid))
+{
+    if (!nobody_can_run())
+        return -EBUSY;
+    if (__atomic_add_fetch(&thread_generation, 1, __ATOMIC_SEQ_CST) == 0)
+        store_release(&thread_generation, 1);
+    for (uint32_t i = 0; i < thread_slot_count(); i++) {
+        struct thread_slot *slot = thread_slot_at(i);
+        if (load_acquire(&slot->state) == SLOT_USED && load_relaxed(&slot->tid) != 0 &&
+            !thread_adopt_again(slot))
+            thread_release_slot(slot);
+    }
+    thread_scan_all(is_own);
+    return 0;
+}

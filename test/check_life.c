@@ -1,0 +1,151 @@
+/* Starts and stops: how they are counted, and whom they wait for. Everything but the hooks is real.
+ */
+#include "test/check.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/sys.h"
+#include "agent/flush.h"
+#include "agent/life.h"
+#include "agent/thread/presence.h"
+#include "agent/thread/thread_context.h"
+#include "agent/thread/thread_reset.h"
+#include "test/demand.h"
+#include "test/life_fixture.h"
+
+/* ---- the count ---- */
+
+START_TEST(the_first_start_starts_and_the_last_stop_stops)
+{
+    ck_assert_int_eq(stop(), -EALREADY);
+    ck_assert_int_eq(start(), 0);
+    ck_assert_int_eq(start(), 1);
+    ck_assert(life_is_on());
+    ck_assert_int_eq(stop(), 1);
+    ck_assert(life_is_on());
+    ck_assert_int_eq(stop(), 0);
+    ck_assert(!life_is_on());
+    ck_assert_int_eq(stop(), -EALREADY);
+    ck_assert_int_eq(start(), 0);
+    ck_assert_int_eq(stop(), 0);
+}
+END_TEST
+
+START_TEST(a_start_that_fails_is_not_counted)
+{
+    sys_override = refuse_maps;
+    ck_assert_int_eq(start(), -ENOMEM);
+    sys_override = NULL;
+    ck_assert(!life_is_on());
+    ck_assert_int_eq(stop(), -EALREADY);
+    ck_assert_int_eq(start(), 0);
+    ck_assert(life_is_on());
+    ck_assert_int_eq(stop(), 0);
+}
+END_TEST
+
+START_TEST(switched_off_from_outside_it_is_off_whoever_started_it)
+{
+    ck_assert_int_eq(start(), 0);
+    ck_assert_int_eq(life_switch(false), 0);
+    ck_assert(!life_is_on());
+    ck_assert_int_eq(start(), 1);
+    ck_assert(!life_is_on());
+    ck_assert_int_eq(stop(), 1);
+    ck_assert_int_eq(life_switch(true), 0);
+    ck_assert(life_is_on());
+    ck_assert_int_eq(stop(), 0);
+    ck_assert_int_eq(life_switch(false), 0);
+    ck_assert_int_eq(life_switch(true), 0);
+    ck_assert(!life_is_on());
+}
+END_TEST
+
+START_TEST(after_the_end_there_is_no_start)
+{
+    ck_assert_int_eq(start(), 0);
+    ck_assert(life_end(clock_monotonic_ns() + NS_PER_SEC, true));
+    ck_assert(!life_is_on() && !life_is_possible());
+    ck_assert_int_eq(start(), -ESHUTDOWN);
+    ck_assert_int_eq(stop(), -ESHUTDOWN);
+    ck_assert(!life_end(clock_monotonic_ns(), true));
+}
+END_TEST
+
+/* A handler of the app's that interrupted the agent cannot wait for what it interrupted. */
+START_TEST(inside_the_agent_nothing_is_changed)
+{
+    ck_assert_int_eq(start(), 0);
+    presence_enter();
+    ck_assert_int_eq(stop(), -EDEADLK);
+    ck_assert_int_eq(start(), -EDEADLK);
+    presence_leave();
+    ck_assert_int_eq(stop(), 0);
+}
+END_TEST
+
+/* ---- nobody is inside ---- */
+
+static uint32_t stays_inside;
+
+static void *be_inside(void *unused)
+{
+    (void)unused;
+    demand(life_enter());
+    store_release(&stays_inside, 2);
+    while (load_acquire(&stays_inside))
+        sched_yield();
+    life_leave();
+    return NULL;
+}
+
+static pthread_t thread_inside(void)
+{
+    pthread_t thread;
+    store_release(&stays_inside, 1);
+    ck_assert_int_eq(pthread_create(&thread, NULL, be_inside, NULL), 0);
+    while (load_acquire(&stays_inside) != 2)
+        sched_yield();
+    return thread;
+}
+
+/* The stop waits for a second, and says so; while the thread is there nothing is made anew. */
+START_TEST(a_thread_that_stays_inside_keeps_a_start_away)
+{
+    ck_assert_int_eq(start(), 0);
+    pthread_t thread = thread_inside();
+    uint64_t begin = clock_monotonic_ns();
+    ck_assert_int_eq(stop(), -ETIMEDOUT);
+    ck_assert_uint_ge(clock_monotonic_ns() - begin, NS_PER_SEC);
+    ck_assert(!life_is_on());
+    uint32_t generation = thread_generation;
+    ck_assert_int_eq(thread_reset_all(flush_is_own_thread), -EBUSY);
+    ck_assert_int_eq(start(), -EBUSY);
+    ck_assert_uint_eq(thread_generation, generation);
+    ck_assert_int_eq(stop(), -EALREADY);
+    store_release(&stays_inside, 0);
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(start(), 0);
+    ck_assert_uint_eq(thread_generation, generation + 1);
+    ck_assert_int_eq(stop(), 0);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("life");
+    TCase *count = tcase_create("count");
+    tcase_add_checked_fixture(count, life_setup, life_teardown);
+    tcase_set_timeout(count, 60);
+    tcase_add_test(count, the_first_start_starts_and_the_last_stop_stops);
+    tcase_add_test(count, a_start_that_fails_is_not_counted);
+    tcase_add_test(count, switched_off_from_outside_it_is_off_whoever_started_it);
+    tcase_add_test(count, after_the_end_there_is_no_start);
+    tcase_add_test(count, inside_the_agent_nothing_is_changed);
+    tcase_add_test(count, a_thread_that_stays_inside_keeps_a_start_away);
+    suite_add_tcase(suite, count);
+    return suite;
+}

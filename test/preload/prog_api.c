@@ -1,0 +1,88 @@
+/* A program that uses the agent where it is there, by weak symbols. */
+/* CFLAGS: -O1 */
+/* LIBS: -ldl */
+#define LIBAGENT_WEAK
+#include <dlfcn.h>
+#include <string.h>
+
+#include "agent/libagent.h"
+#include "test/preload/program.h"
+
+SITE void work_before(void)
+{
+    spin(300000000);
+}
+
+SITE void work_between(void)
+{
+    spin(300000000);
+}
+
+SITE void work_after(void)
+{
+    spin(300000000);
+}
+
+/* Without the agent nothing is called, and the output is the same. */
+static void use_if_there(void)
+{
+    work_before();
+    if (libagent_stop)
+        libagent_stop();
+    work_between();
+    if (libagent_start)
+        libagent_start(NULL);
+    work_after();
+    if (libagent_flush)
+        libagent_flush(1000);
+    printf("done\n");
+}
+
+/* Each call says what it gave. */
+static void say(const char *name, int result)
+{
+    printf("%s %d\n", name, result);
+}
+
+static void count(void)
+{
+    int (*start)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "libagent_start");
+    say("same", start == libagent_start);
+    say("version", strcmp(libagent_version(), LIBAGENT_VERSION));
+    say("second-start", libagent_start(NULL));
+    say("first-stop", libagent_stop());
+    say("last-stop", libagent_stop());
+    say("stop-too-many", libagent_stop());
+    say("flush-while-off", libagent_flush(1000));
+    say("unknown", libagent_start("frequenzy=10"));
+    say("wrong", libagent_start("frequency=0"));
+    say("fixed", libagent_start("processes=*"));
+    say("still-none", libagent_stop());
+    say("start", libagent_start("frequency=500,profiles=cpu,alloc,MAX_FRAMES=100"));
+    say("wrong-while-on", libagent_start("frequency=0"));
+    say("of-two", libagent_stop());
+    say("stop", libagent_stop());
+}
+
+static void manual(void)
+{
+    work_before();
+    say("stop-too-many", libagent_stop());
+    say("start", libagent_start(NULL));
+    work_between();
+    say("flush", libagent_flush(5000));
+    say("stop", libagent_stop());
+    work_after();
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+    if (strcmp(name, "count") == 0)
+        count();
+    else if (strcmp(name, "manual") == 0)
+        manual();
+    else
+        use_if_there();
+    return 0;
+}

@@ -109,45 +109,6 @@ void agent_stay_off(void)
 
 /* ---- signals ---- */
 
-bool agent_signal_action(int number, const struct sigaction *action, struct sigaction *old,
-                         int *result)
-{
-    if (itimer_has_signal(number)) {
-        /* The default action is what the app has already. */
-        if (!action || (action->sa_handler == SIG_DFL && action->sa_flags == 0)) {
-            if (old)
-                itimer_previous_action(old);
-            *result = 0;
-            return true;
-        }
-        itimer_yield();
-    }
-    return sampling_signal_action(number, action, old, result);
-}
-
-void agent_itimer_wanted(int which)
-{
-    if (itimer_is_ours(which))
-        itimer_yield();
-}
-
-void agent_signal_wanted(int number)
-{
-    if (itimer_has_signal(number))
-        itimer_yield();
-}
-
-bool agent_itimer_is_ours(int which)
-{
-    return itimer_is_ours(which);
-}
-
-void agent_signal_renew(void)
-{
-    if (thread_in_process())
-        sampling_signal_renew();
-}
-
 void agent_before_jump(const void *environment)
 {
     if (likely(!sampling_signal_is_in_masks()) || !life_is_on() ||
@@ -249,11 +210,6 @@ void agent_before_exec(void)
 {
     write_before_exec();
     itimer_before_exec();
-}
-
-void agent_exec_failed(void)
-{
-    itimer_exec_failed();
 }
 
 /* ---- objects ---- */

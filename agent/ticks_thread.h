@@ -14,8 +14,8 @@
 
 #include "agent/sched/sched.h"
 
-/* `scheduler` may be one that needs no thread. INIT; also in a fork child. */
-void ticks_thread_start(const struct scheduler *scheduler, bool (*stays_away)(void));
+/* `chosen` may be one that needs no thread. INIT; also in a fork child. */
+void ticks_thread_start(const struct scheduler *chosen, bool (*paused_now)(void));
 /* For good; waits until the deadline. INIT. */
 void ticks_thread_stop(uint64_t deadline_ns);
 /* A moment: makes it where it is missing. CLOCK_MONOTONIC of the next try; UINT64_MAX: no need.

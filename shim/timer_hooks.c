@@ -49,12 +49,14 @@ EXPORT unsigned hooked_ualarm(unsigned first, unsigned interval)
     handler hooked_##name(int number, handler action) __asm__(#name);                              \
     EXPORT handler hooked_##name(int number, handler action)                                       \
     {                                                                                              \
-        if (!NEXT(name)) {                                                                         \
+        handler old = SIG_ERR;                                                                     \
+        if (NEXT(name)) {                                                                          \
+            agent_signal_wanted(number);                                                           \
+            old = next.name(number, action);                                                       \
+        } else {                                                                                   \
             errno = ENOSYS;                                                                        \
-            return SIG_ERR;                                                                        \
         }                                                                                          \
-        agent_signal_wanted(number);                                                               \
-        return next.name(number, action);                                                          \
+        return old;                                                                                \
     }
 
 SIGNAL_HOOK(signal)

@@ -33,7 +33,7 @@ struct itimer_kind {
 };
 
 /* INIT. */
-int itimer_start(const struct itimer_kind *kind, const struct sched_request *request) MUST_USE;
+int itimer_start(const struct itimer_kind *chosen, const struct sched_request *request) MUST_USE;
 void itimer_stop(void);
 void itimer_reset_in_child(struct thread_slot *own);
 

@@ -1,0 +1,50 @@
+/* agent_signals.c: the part of agent.h that gives the app its signals and interval timers, whatever
+ * the agent has of them (agent/sched/sampling_signal.h, agent/sched/itimer.h). */
+#include "agent/agent.h"
+#include "agent/sched/itimer.h"
+#include "agent/sched/sampling_signal.h"
+#include "agent/thread/thread_context.h"
+
+bool agent_signal_action(int number, const struct sigaction *action, struct sigaction *old,
+                         int *result)
+{
+    if (itimer_has_signal(number)) {
+        /* The default action is what the app has already. */
+        if (!action || (action->sa_handler == SIG_DFL && action->sa_flags == 0)) {
+            if (old)
+                itimer_previous_action(old);
+            *result = 0;
+            return true;
+        }
+        itimer_yield();
+    }
+    return sampling_signal_action(number, action, old, result);
+}
+
+void agent_itimer_wanted(int which)
+{
+    if (itimer_is_ours(which))
+        itimer_yield();
+}
+
+void agent_signal_wanted(int number)
+{
+    if (itimer_has_signal(number))
+        itimer_yield();
+}
+
+bool agent_itimer_is_ours(int which)
+{
+    return itimer_is_ours(which);
+}
+
+void agent_signal_renew(void)
+{
+    if (thread_in_process())
+        sampling_signal_renew();
+}
+
+void agent_exec_failed(void)
+{
+    itimer_exec_failed();
+}

@@ -67,7 +67,7 @@ void agent_itimer_wanted(int which);
 void agent_signal_wanted(int number);
 /* Is what getitimer tells the agent's? THR, SIG. */
 bool agent_itimer_is_ours(int which);
-/* After pthread_cancel. THR. */
+/* Before and after pthread_cancel. THR. */
 void agent_signal_renew(void);
 /* Before longjmp: `environment` is the jmp_buf. A handler may be left that keeps our signal away.
  * THR, SIG. */

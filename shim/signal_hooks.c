@@ -18,6 +18,7 @@ EXPORT int pthread_cancel(unsigned long thread)
 {
     if (!NEXT(pthread_cancel))
         return ENOSYS;
+    agent_signal_renew();
     int error = next.pthread_cancel(thread);
     agent_signal_renew();
     return error;

@@ -30,6 +30,7 @@ static const uint64_t own_bit = SIGNAL_BIT(SAMPLING_SIGNAL);
 static sampling_handler sample;
 static uintptr_t previous; /* a signal_handler, SIG_DFL or SIG_IGN */
 static bool started;
+static bool on_alternate_stack;   /* our handler runs there, where a thread has one */
 uint64_t sampling_signal_widened; /* a bit a signal: see sampling_signal_action */
 uint64_t sampling_signal_cost_ns;
 
@@ -91,7 +92,7 @@ static const uint64_t signals_that_wait = SIGNALS_THAT_WAIT;
 static void on_signal(int signal, siginfo_t *info, void *context)
 {
     if (is_ours(info)) {
-        /* Step 5; the way back from the handler restores the mask. */
+        /* Step 6; the way back from the handler restores the mask. */
         sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, &signals_that_wait, NULL,
                   sizeof(signals_that_wait));
         /* Not earlier: who jumps out of here would stay counted. */
@@ -121,14 +122,21 @@ static int install(void)
     return 0;
 }
 #else
+static bool on_alternate_stack; /* our handler runs there, where a thread has one */
+
 static int install(void)
 {
-    struct kernel_action old;
-    const struct kernel_action action = {
+    struct kernel_action old = {0};
+    struct kernel_action action = {
         .handler = on_signal,
         .flags = SA_SIGINFO | SA_RESTART | SA_NODEFER | HAS_RESTORER,
         .restorer = sampling_signal_return,
     };
+    /* Go's runtime, whose goroutines have stacks of a few KiB, adds SA_ONSTACK to the action of
+     * this signal when it begins: it stays, whoever was in between. */
+    on_alternate_stack |= kernel_sigaction(NULL, &old) == 0 && (old.flags & SA_ONSTACK);
+    if (on_alternate_stack)
+        action.flags |= SA_ONSTACK;
     long error = kernel_sigaction(&action, &old);
     if (!error && old.handler != on_signal)
         store_release(&previous, (uintptr_t)old.handler);

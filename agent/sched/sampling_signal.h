@@ -23,7 +23,10 @@
  *     (sampling_signal_action), or there would be no room for our frame. Where such a handler is
  *     left by a jump that does not restore the mask, the jump's hook unblocks the signal, after
  *     what of ours is pending was taken away (sampling_signal_unblock). After a stop it does not.
- *  5. A tick may come together with a signal that ends a wait of the app's (sigsuspend, ppoll), and
+ *  5. A Go runtime adds SA_ONSTACK to our handler's flags (its table of signals has 32 for that),
+ * as goroutines' stacks have no room. It does so behind our back: each renewal looks for the flag
+ * and keeps it. One comes before pthread_cancel, too, by which it would be lost.
+ *  6. A tick may come together with a signal that ends a wait of the app's (sigsuspend, ppoll), and
  *     the kernel gives the tick first. The app's handler must still run before that wait returns:
  *     so ours is entered with no signal masked, which lets the kernel put the app's handler on top
  *     at ours' first instruction, and masks them then, before anything is held. An app's handler
@@ -59,7 +62,7 @@ int sampling_signal_start(sampling_handler handler) MUST_USE;
 extern HIDDEN uint64_t sampling_signal_cost_ns;
 /* From now on our signals do nothing (the handler stays). */
 void sampling_signal_stop(void);
-/* Puts our handler back in place. */
+/* Puts our handler back in place. Before and after pthread_cancel. */
 void sampling_signal_renew(void);
 /* True when the call was answered here (*result, *old as sigaction has them): the action of
  * `signal` needs ours in its mask. False: the caller forwards. */

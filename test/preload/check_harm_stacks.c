@@ -127,6 +127,24 @@ START_TEST(test_threads_of_the_least_size)
 }
 END_TEST
 
+/* The kernel's frame of a signal alone is more than there is room for. 250 ticks may come
+ * in a second; a busy machine leaves out most of them. */
+START_TEST(test_stacks_of_go)
+{
+    struct run run;
+    struct profile cpu;
+    run_program(&run, &(struct run_request){.program = "go_stacks",
+                                            .arguments = (const char *[]){"1000", NULL},
+                                            .environment =
+                                                (const char *[]){"LIBAGENT_FREQUENCY=1000", NULL}});
+    run_expect_quiet_success(&run);
+    profile_load(&cpu, run.profiles, "cpu", run.pid);
+    ck_assert_int_gt(profile_under(&cpu, CPU_SAMPLES, "on_small_stack"), 10);
+    profile_free(&cpu);
+    run_free(&run);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("harm_stacks");
@@ -135,6 +153,7 @@ Suite *suite(void)
     tcase_add_test(tcase, test_samples_take_under_2_kib);
     tcase_add_test(tcase, test_coroutines_of_the_promised_size);
     tcase_add_loop_test(tcase, test_threads_of_the_least_size, 0, 2);
+    tcase_add_test(tcase, test_stacks_of_go);
     suite_add_tcase(suite, tcase);
     return suite;
 }

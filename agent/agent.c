@@ -13,6 +13,8 @@
 #include "agent/base/options.h"
 #include "agent/base/rng.h"
 #include "agent/base/sys.h"
+#include "agent/control.h"
+#include "agent/control_signals.h"
 #include "agent/flush.h"
 #include "agent/life.h"
 #include "agent/sched/cpu_sample.h"
@@ -63,6 +65,8 @@ static const char *program_name(const char *executable)
     return started && *base_name(started) && !is_descriptor ? base_name(started) : executable;
 }
 
+static void at_term(uint64_t deadline_ns);
+
 /* Is this process to be profiled, now or later? */
 static bool select_process(char **argv, char **environment, const char *executable,
                            const char *program)
@@ -86,10 +90,17 @@ static void init(char **argv, char **environment)
     if (select_process(argv, environment, executable, program)) {
         /* The main thread's frames lie below its arguments. */
         start_program(environment, program, argv);
-        life_begin();
+        if (control_begin())
+            options_load(environment, program);
+        life_begin(control_is_enabled());
+        /* A start from outside is done by a thread that libc does not know. */
+        if (control_is_asked_for())
+            (void)!start_prepare();
         if (!options.manual_start)
             (void)!life_count_start(NULL, NULL);
         start_main_follows();
+        control_start();
+        control_signals_start(at_term);
     }
     if (!life_is_possible())
         alloc_stop_for_good();
@@ -139,6 +150,13 @@ static void end(uint64_t deadline_ns, bool waits_for_others)
         agent_thread_finish(deadline_ns);
     log_flush();
     thread_tls.inside--;
+}
+
+/* SIGTERM's handler, on whatever stack: the agent's thread does it, if there can be one. */
+static void at_term(uint64_t deadline_ns)
+{
+    if (agent_thread_call())
+        end(deadline_ns, false);
 }
 
 void agent_at_exit(void)

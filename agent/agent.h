@@ -67,6 +67,10 @@ void agent_itimer_wanted(int which);
 void agent_signal_wanted(int number);
 /* Is what getitimer tells the agent's? THR, SIG. */
 bool agent_itimer_is_ours(int which);
+/* It was called, with success; `old` becomes what the program is to see. THR, SIG. */
+void agent_signal_acted(int number, const struct sigaction *action, struct sigaction *old);
+/* The same for signal and its kin, which gave `old`. THR, SIG. */
+uintptr_t agent_signal_set(int number, uintptr_t handler, uintptr_t old);
 /* Before and after pthread_cancel. THR. */
 void agent_signal_renew(void);
 /* Before longjmp: `environment` is the jmp_buf. A handler may be left that keeps our signal away.

@@ -1,6 +1,7 @@
 /* agent_signals.c: the part of agent.h that gives the app its signals and interval timers, whatever
  * the agent has of them (agent/sched/sampling_signal.h, agent/sched/itimer.h). */
 #include "agent/agent.h"
+#include "agent/control_signals.h"
 #include "agent/sched/itimer.h"
 #include "agent/sched/sampling_signal.h"
 #include "agent/thread/thread_context.h"
@@ -36,6 +37,16 @@ void agent_signal_wanted(int number)
 bool agent_itimer_is_ours(int which)
 {
     return itimer_is_ours(which);
+}
+
+void agent_signal_acted(int number, const struct sigaction *action, struct sigaction *old)
+{
+    control_signals_acted(number, action, old);
+}
+
+uintptr_t agent_signal_set(int number, uintptr_t handler, uintptr_t old)
+{
+    return control_signals_set(number, handler, old);
 }
 
 void agent_signal_renew(void)

@@ -37,6 +37,9 @@ static const uint64_t moment_wait_ns = NS_PER_MS;
  * later: the thread that was asked may have gone to rest. */
 static const uint64_t look_again_ns = 10 * NS_PER_MS;
 
+/* Without a period, what is watched is looked at so often. */
+static const uint64_t look_otherwise_ns = 60 * NS_PER_SEC;
+
 static uint32_t agent_thread;
 static uint32_t rested; /* it ended because there was nothing to do */
 static uint32_t uploader_thread;
@@ -65,6 +68,13 @@ static uint64_t period_end(void)
 static bool is_paused(void)
 {
     return __atomic_load_n(&pauses, __ATOMIC_SEQ_CST) != 0;
+}
+
+/* When a moment is to make the thread. */
+static uint64_t birth_due(void)
+{
+    uint64_t look = stays ? recorder_window_start_ns() + look_otherwise_ns : UINT64_MAX;
+    return is_early ? 0 : MIN_OF(period_end(), look);
 }
 
 /* The last act of one of our threads. */
@@ -186,12 +196,9 @@ static void note_served(uint32_t asked)
     sys_futex_wake(&served, INT32_MAX);
 }
 
-/* While there is nothing to write, what is watched is looked at as often as a period is by default.
- */
 static uint64_t next_look(uint64_t now)
 {
-    const uint64_t otherwise = 60 * NS_PER_SEC;
-    return now + (options.period_ns ? options.period_ns : otherwise);
+    return now + (options.period_ns ? options.period_ns : look_otherwise_ns);
 }
 
 static int need_agent_thread(void);
@@ -275,8 +282,8 @@ static void on_moment(bool clean)
     if (is_paused()) {
         due = now + look_again_ns;
     } else if (!own_thread_is_there(&agent_thread)) {
-        due = period_end();
-        if (now >= due || is_early || load_relaxed(&control_wanted)) {
+        due = birth_due();
+        if (now >= due || load_relaxed(&control_wanted)) {
             bool is_needed = recorder_has_samples() || wall_is_on() || is_early || stays ||
                              load_relaxed(&control_wanted);
             int error = is_needed ? need_agent_thread() : 0;
@@ -307,7 +314,7 @@ void agent_thread_start(void (*thread_adopted)(struct thread_slot *),
     store_release(&ending, 0);
     store_release(&active, 1);
     store_release(&moment_work, on_moment);
-    store_relaxed(&moment_due_ns, is_early ? 0 : period_end());
+    store_relaxed(&moment_due_ns, birth_due());
 }
 
 /* ---- control ---- */
@@ -319,14 +326,20 @@ void agent_thread_control(void (*work_of_control)(void), bool always)
     store_release(&moment_work, on_moment);
 }
 
+bool agent_thread_call(void)
+{
+    if (own_thread_is_there(&agent_thread)) {
+        ring();
+        return true;
+    }
+    return !own_thread_is_known_to_libc() && stack_has_room() && need_agent_thread() == 0;
+}
+
 void agent_thread_want_control(void)
 {
     store_release(&control_wanted, 1);
     full_fence();
-    bool can_be_made = !own_thread_is_known_to_libc() && stack_has_room();
-    if (own_thread_is_there(&agent_thread))
-        ring();
-    else if (!can_be_made || need_agent_thread() != 0)
+    if (!agent_thread_call())
         moment_set_due_now();
 }
 
@@ -468,7 +481,7 @@ void agent_thread_go_on(void)
 {
     if (__atomic_sub_fetch(&pauses, 1, __ATOMIC_SEQ_CST) != 0)
         return;
-    store_relaxed(&moment_due_ns, is_early ? 0 : period_end());
+    store_relaxed(&moment_due_ns, birth_due());
     ticks_thread_go_on();
     if (load_relaxed(&control_wanted))
         agent_thread_want_control();
@@ -488,5 +501,5 @@ void agent_thread_reset_in_child(void)
     wanted = served = ending = 0;
     said_no_thread = 0;
     next_rescan_ns = 0;
-    store_relaxed(&moment_due_ns, is_early ? 0 : period_end());
+    store_relaxed(&moment_due_ns, birth_due());
 }

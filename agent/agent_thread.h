@@ -53,6 +53,9 @@ int agent_thread_stop(uint64_t deadline_ns) MUST_USE;
 void agent_thread_control(void (*work)(void), bool always);
 /* Any context but the agent's threads. */
 void agent_thread_want_control(void);
+/* Rings for the agent's thread, which is made where there is none. False: it cannot be made here,
+ * on a stack of which nothing is known. SIG. */
+bool agent_thread_call(void) MUST_USE;
 /* Ends our threads, which they have done when this returns, or the CLOCK_MONOTONIC deadline (0:
  * none) is reached; none is born until agent_thread_go_on. What is recorded and queued stays; the
  * app's first moment after the period makes them again. May be called by several threads. THR, SIG.

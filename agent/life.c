@@ -10,6 +10,7 @@
 #include "agent/base/log.h"
 #include "agent/base/sys.h"
 #include "agent/rates.h"
+#include "agent/sched/wall.h"
 #include "agent/start.h"
 #include "agent/thread/moment.h"
 #include "agent/thread/presence.h"
@@ -33,8 +34,9 @@ static uint32_t callers; /* threads in a public function */
 
 const struct scheduler *life_scheduler;
 
-void life_begin(void)
+void life_begin(bool on)
 {
+    switched_off = !on;
     store_release(&is_possible, true);
 }
 
@@ -124,6 +126,7 @@ static bool switch_off(bool waits_for_others)
 static int finish_stop(bool all_left, uint64_t deadline_ns)
 {
     int error = agent_thread_stop(deadline_ns);
+    wall_stop();
     lock_acquire(&life_lock);
     stopper = 0;
     if (load_relaxed(&state) == AGENT_STOPPING) /* not in a child that was forked meanwhile */

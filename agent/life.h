@@ -34,8 +34,8 @@
 /* The one that runs; NULL: no CPU profile. */
 extern HIDDEN const struct scheduler *life_scheduler;
 
-/* INIT: this process may be profiled from now on. */
-void life_begin(void);
+/* INIT: this process may be profiled from now on; `on`: it is not switched off from outside. */
+void life_begin(bool on);
 /* False before that, in processes that are not to be profiled, and after life_end. Any context. */
 bool life_is_possible(void);
 bool life_is_on(void);

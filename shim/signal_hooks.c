@@ -1,5 +1,6 @@
 /* signal_hooks.c: sigaction, for handlers on small alternate stacks, and pthread_cancel, whose
- * signal the agent shares (agent/sched/sampling_signal.h). */
+ * signal the agent shares (agent/sched/sampling_signal.h); sigaction, signal and its kin, for those
+ * by which the agent may be controlled (agent/control_signals.h). */
 #include <errno.h>
 #include <signal.h>
 
@@ -9,9 +10,11 @@
 EXPORT int sigaction(int number, const struct sigaction *action, struct sigaction *old)
 {
     int result;
-    if (agent_signal_action(number, action, old, &result))
-        return result;
-    return NEXT(sigaction)(number, action, old);
+    if (!agent_signal_action(number, action, old, &result))
+        result = NEXT(sigaction)(number, action, old);
+    if (result == 0)
+        agent_signal_acted(number, action, old);
+    return result;
 }
 
 EXPORT int pthread_cancel(unsigned long thread)

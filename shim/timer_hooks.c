@@ -3,6 +3,7 @@
  * if nobody had had them (agent/sched/itimer.h). */
 #include <errno.h>
 #include <signal.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/time.h>
 
@@ -49,14 +50,13 @@ EXPORT unsigned hooked_ualarm(unsigned first, unsigned interval)
     handler hooked_##name(int number, handler action) __asm__(#name);                              \
     EXPORT handler hooked_##name(int number, handler action)                                       \
     {                                                                                              \
-        handler old = SIG_ERR;                                                                     \
-        if (NEXT(name)) {                                                                          \
-            agent_signal_wanted(number);                                                           \
-            old = next.name(number, action);                                                       \
-        } else {                                                                                   \
+        if (!NEXT(name)) {                                                                         \
             errno = ENOSYS;                                                                        \
+            return SIG_ERR;                                                                        \
         }                                                                                          \
-        return old;                                                                                \
+        agent_signal_wanted(number);                                                               \
+        handler old = next.name(number, action);                                                   \
+        return (handler)agent_signal_set(number, (uintptr_t)action, (uintptr_t)old);               \
     }
 
 SIGNAL_HOOK(signal)

@@ -28,7 +28,7 @@ void life_setup(void)
     next_from_libc();
     start_program(environment, "suite", __builtin_frame_address(0));
     start_main_follows();
-    life_begin();
+    life_begin(true);
 }
 
 void life_teardown(void)

@@ -190,6 +190,8 @@ static COLD void look_and_sample(size_t size)
     if (now != ALLOC_ON || tls->internal) {
         tls->bytes_until_sample = now == ALLOC_OFF && !tls->internal ? look_again : look_never;
         tls->bytes_after = 0;
+        if (now == ALLOC_OFF && !tls->internal && thread_in_process())
+            moment_pass(false); /* for a thread that watches whether to start */
         return;
     }
     /* Inside: the agent's own doing (a thread of ours is being made), or an app's signal handler

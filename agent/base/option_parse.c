@@ -1,5 +1,6 @@
 #include "agent/base/option_parse.h"
 
+#include <signal.h>
 #include <string.h>
 
 #include "agent/base/clock.h"
@@ -125,6 +126,52 @@ bool parse_word(const char *text, const char *const *words, uint32_t *index)
             return true;
         }
     return false;
+}
+
+/* The kernel's real-time signals are 32 to 64; glibc keeps the first two. */
+enum { FIRST_REAL_TIME = 34, LAST_REAL_TIME = 64 };
+
+/* The number behind "RTMIN+" or "RTMAX-", or of either alone. */
+static bool parse_real_time(const char *text, uint64_t *number)
+{
+    bool from_last = same_in_any_case(text, "rtmax", 5);
+    if (!from_last && !same_in_any_case(text, "rtmin", 5))
+        return false;
+    uint64_t distance = 0;
+    if (text[5] && (text[5] != (from_last ? '-' : '+') || !parse_count(text + 6, &distance)))
+        return false;
+    *number = from_last ? LAST_REAL_TIME - distance : FIRST_REAL_TIME + distance;
+    return distance <= LAST_REAL_TIME - FIRST_REAL_TIME;
+}
+
+bool parse_signal(const char *text, uint32_t *number)
+{
+    static const struct {
+        const char *name;
+        uint8_t number;
+    } names[] = {
+        {"none", 0},       {"hup", SIGHUP},       {"int", SIGINT},   {"quit", SIGQUIT},
+        {"usr1", SIGUSR1}, {"usr2", SIGUSR2},     {"pipe", SIGPIPE}, {"alrm", SIGALRM},
+        {"term", SIGTERM}, {"chld", SIGCHLD},     {"cont", SIGCONT}, {"tstp", SIGTSTP},
+        {"ttin", SIGTTIN}, {"ttou", SIGTTOU},     {"urg", SIGURG},   {"xcpu", SIGXCPU},
+        {"xfsz", SIGXFSZ}, {"vtalrm", SIGVTALRM}, {"prof", SIGPROF}, {"winch", SIGWINCH},
+        {"io", SIGIO},     {"pwr", SIGPWR},
+    };
+    uint64_t found = 0;
+    if (same_in_any_case(text, "sig", 3))
+        text += 3;
+    bool is_number = parse_count(text, &found);
+    if (!is_number && parse_real_time(text, &found)) {
+        *number = (uint32_t)found;
+        return true;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (is_number ? names[i].number == found : equal_in_any_case(text, names[i].name)) {
+            *number = names[i].number;
+            return true;
+        }
+    *number = (uint32_t)found;
+    return is_number && found >= FIRST_REAL_TIME && found <= LAST_REAL_TIME;
 }
 
 /* Copies the next item of a comma-separated list, without blanks around it, and returns where

@@ -22,6 +22,9 @@ bool parse_decimal(const char *text, double *number) MUST_USE;
 bool parse_bool(const char *text, bool *value) MUST_USE;
 /* The index in `words` (NULL at its end). */
 bool parse_word(const char *text, const char *const *words, uint32_t *index) MUST_USE;
+/* A signal that programs may handle, by name (with SIG or without, in any case; RTMIN+n, RTMAX-n)
+ * or number; none: 0. Not those of faults, nor libc's own. */
+bool parse_signal(const char *text, uint32_t *number) MUST_USE;
 /* A comma-separated list of `words` (blanks around them allowed): one bit for each. */
 bool parse_word_set(const char *text, const char *const *words, uint32_t *bits) MUST_USE;
 /* True when one of the comma-separated globs matches `text`. */

@@ -21,6 +21,7 @@ enum option_type {
     TYPE_COUNT,
     TYPE_SIZE,
     TYPE_DURATION, /* 0 is accepted beside the bounds */
+    TYPE_SIGNAL,   /* 0: none */
     TYPE_TEXT,
     TYPE_TEXT_OR_NONE, /* without a value NULL; its default is only what the help says */
 };
@@ -60,6 +61,10 @@ enum row_index {
     ROW_SERVICE,
     ROW_THREAD_LABELS,
     ROW_START,
+    ROW_CONFIG,
+    ROW_TOGGLE_SIGNAL,
+    ROW_FLUSH_SIGNAL,
+    ROW_TERM_FLUSH,
     ROW_HELP,
     ROW_COUNT
 };

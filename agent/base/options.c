@@ -126,6 +126,9 @@ static bool set_member(struct options *target, const struct option_row *row, con
         accepted = parse_decimal(text, &value.share) && value.share > 0 &&
                    value.share <= (double)row->high;
         break;
+    case TYPE_SIGNAL:
+        accepted = parse_signal(text, &value.word);
+        break;
     case TYPE_WORD:
         accepted = parse_word(text, row->words, &value.word);
         break;
@@ -195,6 +198,9 @@ static void describe(const struct option_row *row, char out[ACCEPTED_SIZE])
         break;
     case TYPE_PERCENT:
         format(out, ACCEPTED_SIZE, "a number above 0, up to %lu", row->high);
+        break;
+    case TYPE_SIGNAL:
+        format(out, ACCEPTED_SIZE, "none, or a signal's name or number, as USR2, 12 or RTMIN+3");
         break;
     case TYPE_WORD:
         describe_words(row->words, words, sizeof(words));

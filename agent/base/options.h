@@ -56,6 +56,10 @@ struct options {
     const char *service;          /* LIBAGENT_SERVICE and its fall-backs, else the program's name */
     bool thread_labels;           /* LIBAGENT_THREAD_LABELS */
     bool manual_start;            /* LIBAGENT_START */
+    const char *config;           /* LIBAGENT_CONFIG, NULL: none */
+    uint32_t toggle_signal;       /* LIBAGENT_TOGGLE_SIGNAL: number, 0: none */
+    uint32_t flush_signal;        /* LIBAGENT_FLUSH_SIGNAL: the same */
+    bool term_flush;              /* LIBAGENT_TERM_FLUSH */
     bool help;                    /* LIBAGENT_HELP */
 };
 

@@ -15,6 +15,8 @@ int kept_stacks_start(void)
     uint32_t index_size = PAGE_SIZE_MIN / sizeof(uint64_t);
     while (index_size < bytes / STACK_BYTES)
         index_size *= 2;
+    intern_destroy(&stacks); /* of an earlier start */
+    is_closed = 0;
     return intern_create(&stacks, bytes, index_size);
 }
 

@@ -16,7 +16,7 @@
 #include "agent/base/compiler.h"
 #include "agent/record/time_recorder.h"
 
-/* 0 or -ENOMEM. */
+/* An empty table; nobody uses that of an earlier start any more. 0 or -ENOMEM. */
 int kept_stacks_start(void) MUST_USE;
 void kept_stacks_destroy(void);
 /* The number of a stack; 0: there is no room. */

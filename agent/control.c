@@ -1,0 +1,108 @@
+#include "agent/control.h"
+
+#include <string.h>
+
+#include "agent/agent_thread.h"
+#include "agent/base/format.h"
+#include "agent/base/log.h"
+#include "agent/base/option_pairs.h"
+#include "agent/base/option_parse.h"
+#include "agent/base/options.h"
+#include "agent/base/sys.h"
+#include "agent/control_signals.h"
+#include "agent/life.h"
+
+static char path[4096]; /* PATH_MAX; empty: no file */
+static struct option_pairs pairs[2];
+static int current;
+static char seen[OPTION_PAIRS_BYTES]; /* the file's bytes at the last look */
+static bool said_unreadable;
+
+/* True: pairs[!current] has what is new. */
+static bool read_file(void)
+{
+    static char text[OPTION_PAIRS_BYTES];
+    long size = sys_read_file(path, text, sizeof(text));
+    if (size < 0 || size + 1 == (long)sizeof(text)) {
+        if (!said_unreadable)
+            log_error("LIBAGENT_CONFIG: %s cannot be read (error %d): nothing is changed", path,
+                      size < 0 ? (int)-size : 0);
+        said_unreadable = true;
+        return false;
+    }
+    said_unreadable = false;
+    if (strcmp(text, seen) == 0)
+        return false;
+    memcpy(seen, text, (size_t)size + 1);
+    return option_pairs_from_lines(&pairs[!current], text, path) == 0 &&
+           !option_pairs_equal(&pairs[0], &pairs[1]);
+}
+
+static void take_new(void)
+{
+    current = !current;
+    options_overlay(OVERLAY_FILE, pairs[current].list);
+}
+
+bool control_is_enabled(void)
+{
+    const char *text = option_pairs_get(&pairs[current], "LIBAGENT_ENABLED");
+    bool enabled = true;
+    return !text || !*text || !parse_bool(text, &enabled) || enabled;
+}
+
+static void follow_file(void)
+{
+    bool was_enabled = control_is_enabled();
+    if (!path[0] || !read_file())
+        return;
+    int error = life_change(take_new);
+    if (!error && control_is_enabled() != was_enabled)
+        error = life_switch(control_is_enabled());
+    if (error)
+        log_error("LIBAGENT_CONFIG: %s could not be followed (error %d)", path, -error);
+}
+
+/* TICK. */
+static void control(void)
+{
+    if (control_signals_toggled()) {
+        bool on = !life_is_switched_on();
+        int error = life_switch(on);
+        if (error)
+            log_error("LIBAGENT_TOGGLE_SIGNAL: not switched %s (error %d)", on ? "on" : "off",
+                      -error);
+    }
+    follow_file();
+}
+
+/* The program may change its folder, and the options' texts are read anew. */
+static void keep_path(const char *given)
+{
+    long length = given[0] == '/' ? 0 : sys_call2(SYS_getcwd, path, sizeof(path));
+    size_t used = length > 0 ? (size_t)length - 1 : 0; /* the kernel counts the final 0 */
+    format(path + used, sizeof(path) - used, "%s%s", used ? "/" : "", given);
+}
+
+bool control_begin(void)
+{
+    if (options.config)
+        keep_path(options.config);
+    if (!path[0] || !read_file())
+        return false;
+    take_new();
+    return true;
+}
+
+bool control_is_asked_for(void)
+{
+    return path[0] || options.toggle_signal;
+}
+
+void control_start(void)
+{
+    agent_thread_control(control, path[0] != 0);
+    /* While it is off no sample makes the thread. */
+    if (path[0] && !life_is_on())
+        agent_thread_want_control();
+}

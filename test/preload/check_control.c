@@ -1,0 +1,214 @@
+/* The agent is switched and changed from outside: by signals, by a file, at SIGTERM. */
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "test/check.h"
+#include "test/preload/profile_reader.h"
+#include "test/preload/run_program.h"
+
+static void run(struct run *run, const char *const *arguments, const char *const *environment)
+{
+    run_program(run, &(struct run_request){
+                         .program = "control", .arguments = arguments, .environment = environment});
+}
+
+/* Bytes that a function allocated, of which 16 KiB are a sample: there whatever the machine does.
+ */
+static int64_t seen(const struct run *run, const char *family, const char *folder,
+                    const char *function)
+{
+    struct profile profile;
+    char path[2 * PATH_MAX];
+    snprintf(path, sizeof(path), "%s/%s", run->folder, folder);
+    profile_load(&profile, path, family, run->pid);
+    int64_t amount = profile_under(&profile, CPU_NS, function);
+    profile_free(&profile);
+    return amount;
+}
+
+/* ---- signals ---- */
+
+START_TEST(test_a_signal_switches_off_and_on)
+{
+    struct run with;
+    run(&with, (const char *[]){"toggle", NULL},
+        (const char *[]){"LIBAGENT_TOGGLE_SIGNAL=SIGUSR2", "LIBAGENT_ALLOC_INTERVAL=16KiB", NULL});
+    run_expect_quiet_success(&with);
+    ck_assert_str_eq(with.out, "USR2 default, flags 0\nUSR2 default, flags 0\n");
+    ck_assert_int_gt(seen(&with, "heap", "profiles", "work_before"), 0);
+    ck_assert_int_eq(seen(&with, "heap", "profiles", "work_between"), 0);
+    ck_assert_int_eq(seen(&with, "cpu", "profiles", "work_between"), 0);
+    ck_assert_int_gt(seen(&with, "heap", "profiles", "work_after"), 0);
+    run_free(&with);
+}
+END_TEST
+
+/* The program leaves by a way that writes nothing. */
+START_TEST(test_a_signal_writes_what_there_is)
+{
+    struct run with;
+    run(&with, (const char *[]){"flush", NULL},
+        (const char *[]){"LIBAGENT_FLUSH_SIGNAL=rtmin+5", "LIBAGENT_PERIOD=0",
+                         "LIBAGENT_ALLOC_INTERVAL=16KiB", NULL});
+    run_expect_quiet_success(&with);
+    ck_assert_str_eq(with.out, "written\n");
+    ck_assert_int_gt(seen(&with, "heap", "profiles", "work_before"), 0);
+    run_free(&with);
+}
+END_TEST
+
+START_TEST(test_a_signal_that_the_program_ignores_is_refused)
+{
+    struct run with;
+    char command[PATH_MAX + 64];
+    snprintf(command, sizeof(command), "trap '' USR1; exec %s", run_program_path("control"));
+    run_program(&with, &(struct run_request){
+                           .program = "/bin/sh",
+                           .arguments = (const char *[]){"-c", command, NULL},
+                           .environment = (const char *[]){"LIBAGENT_TOGGLE_SIGNAL=10",
+                                                           "LIBAGENT_PROCESSES=prog_*", NULL}});
+    run_expect_success(&with);
+    ck_assert_str_eq(with.out, "USR1 other, flags 0\n");
+    ck_assert_str_eq(with.err,
+                     "libagent: error: LIBAGENT_TOGGLE_SIGNAL: the program ignores signal "
+                     "10: it is not used\n");
+    run_free(&with);
+}
+END_TEST
+
+START_TEST(test_the_programs_own_handlers_come_first)
+{
+    struct run with;
+    run(&with, (const char *[]){"take", NULL},
+        (const char *[]){"LIBAGENT_TOGGLE_SIGNAL=USR2", "LIBAGENT_TERM_FLUSH=1", NULL});
+    run_expect_success(&with);
+    ck_assert_str_eq(with.out, "USR2 was 1, flags 0\ncame 1\nTERM was 1\ncame 2\n"
+                               "TERM was ours 1\nTERM default, flags 0\nTERM was 1\ncame 3\n");
+    ck_assert_str_eq(with.err, "libagent: warn: LIBAGENT_TOGGLE_SIGNAL: the program uses signal 12 "
+                               "itself now\n");
+    run_free(&with);
+}
+END_TEST
+
+/* As it would have ended, and the last window is there. */
+START_TEST(test_sigterm_writes_the_last_window)
+{
+    static const char *const ways[] = {"alone", "threads", "twice"};
+    struct run with;
+    run(&with, (const char *[]){"term", ways[_i], NULL},
+        (const char *[]){"LIBAGENT_TERM_FLUSH=1", "LIBAGENT_ALLOC_INTERVAL=16KiB", NULL});
+    ck_assert(WIFSIGNALED(with.status));
+    ck_assert_int_eq(WTERMSIG(with.status), SIGTERM);
+    ck_assert_str_eq(with.out, "TERM default, flags 0\nready\n");
+    ck_assert_str_eq(with.err, "");
+    ck_assert_int_gt(seen(&with, "heap", "profiles", "work_before"), 0);
+    run_free(&with);
+}
+END_TEST
+
+START_TEST(test_sigterm_ends_as_without_where_nothing_can_be_written)
+{
+    /* 0: it is off; 1: there is no such folder. */
+    struct run with;
+    run(&with, (const char *[]){"term", _i ? "alone" : "off", NULL},
+        (const char *[]){"LIBAGENT_TERM_FLUSH=1", "LIBAGENT_TOGGLE_SIGNAL=USR2",
+                         _i ? "LIBAGENT_OUTPUT=/proc/none" : "LIBAGENT_PERIOD=0", NULL});
+    ck_assert(WIFSIGNALED(with.status));
+    ck_assert_int_eq(WTERMSIG(with.status), SIGTERM);
+    run_free(&with);
+}
+END_TEST
+
+/* Not asked for, SIGTERM is what it was: nothing is written. */
+START_TEST(test_sigterm_is_left_alone)
+{
+    struct run with;
+    run(&with, (const char *[]){"term", "alone", NULL}, NULL);
+    ck_assert(WIFSIGNALED(with.status));
+    ck_assert_int_eq(WTERMSIG(with.status), SIGTERM);
+    run_expect_no_file(&with);
+    run_free(&with);
+}
+END_TEST
+
+/* ---- the file ---- */
+
+START_TEST(test_a_file_switches_and_changes)
+{
+    struct run with;
+    run(&with, (const char *[]){"configure", NULL},
+        (const char *[]){"LIBAGENT_CONFIG=config", "LIBAGENT_PERIOD=1s", "LIBAGENT_LOG_FILE=log",
+                         "LIBAGENT_ALLOC_INTERVAL=16KiB", NULL});
+    run_expect_quiet_success(&with);
+    ck_assert_int_gt(seen(&with, "heap", "profiles", "work_before"), 0);
+    ck_assert_int_eq(seen(&with, "heap", "profiles", "work_between"), 0);
+    ck_assert_int_eq(seen(&with, "cpu", "profiles", "work_between"), 0);
+    ck_assert_int_eq(seen(&with, "cpu", "second", "work_between"), 0);
+    ck_assert_int_gt(seen(&with, "cpu", "second", "work_after"), 0);
+    ck_assert_int_eq(seen(&with, "heap", "second", "work_after"), 0); /* PROFILES=cpu */
+    ck_assert_int_eq(seen(&with, "cpu", "profiles", "work_after"), 0);
+    run_free(&with);
+}
+END_TEST
+
+/* Switched off before the program began, and on while it does nothing. */
+START_TEST(test_a_file_switches_an_idle_program_on)
+{
+    struct run with;
+    char command[2 * PATH_MAX];
+    snprintf(command, sizeof(command), "echo ENABLED=0 > config; exec %s off-at-first",
+             run_program_path("control"));
+    run_program(&with, &(struct run_request){.program = "/bin/sh",
+                                             .arguments = (const char *[]){"-c", command, NULL},
+                                             .environment = (const char *[]){
+                                                 "LIBAGENT_CONFIG=config", "LIBAGENT_PERIOD=1s",
+                                                 "LIBAGENT_PROCESSES=prog_*",
+                                                 "LIBAGENT_ALLOC_INTERVAL=16KiB", NULL}});
+    run_expect_quiet_success(&with);
+    ck_assert_int_eq(seen(&with, "heap", "profiles", "work_between"), 0);
+    ck_assert_int_gt(seen(&with, "heap", "profiles", "work_after"), 0);
+    run_free(&with);
+}
+END_TEST
+
+START_TEST(test_the_environments_off_is_final)
+{
+    struct run with;
+    char command[2 * PATH_MAX];
+    snprintf(command, sizeof(command), "echo ENABLED=1 > config; exec %s term alone",
+             run_program_path("control"));
+    run_program(&with, &(struct run_request){.program = "/bin/sh",
+                                             .arguments = (const char *[]){"-c", command, NULL},
+                                             .environment = (const char *[]){
+                                                 "LIBAGENT_CONFIG=config", "LIBAGENT_ENABLED=0",
+                                                 "LIBAGENT_TERM_FLUSH=1", NULL}});
+    ck_assert_int_eq(WTERMSIG(with.status), SIGTERM);
+    run_expect_no_file(&with);
+    run_free(&with);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("control");
+    TCase *signals = tcase_create("signals");
+    tcase_set_timeout(signals, 120);
+    tcase_add_test(signals, test_a_signal_switches_off_and_on);
+    tcase_add_test(signals, test_a_signal_writes_what_there_is);
+    tcase_add_test(signals, test_a_signal_that_the_program_ignores_is_refused);
+    tcase_add_test(signals, test_the_programs_own_handlers_come_first);
+    tcase_add_loop_test(signals, test_sigterm_writes_the_last_window, 0, 3);
+    tcase_add_loop_test(signals, test_sigterm_ends_as_without_where_nothing_can_be_written, 0, 2);
+    tcase_add_test(signals, test_sigterm_is_left_alone);
+    suite_add_tcase(suite, signals);
+    TCase *file = tcase_create("file");
+    tcase_set_timeout(file, 120);
+    tcase_add_test(file, test_a_file_switches_and_changes);
+    tcase_add_test(file, test_a_file_switches_an_idle_program_on);
+    tcase_add_test(file, test_the_environments_off_is_final);
+    suite_add_tcase(suite, file);
+    return suite;
+}

@@ -1,0 +1,251 @@
+/* Is controlled from outside, by itself: sends itself the signals, writes the file. It sees what
+ * became of that by its timers, as the kernel lists them. */
+/* CFLAGS: -O1 */
+/* LIBS: -lpthread */
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "test/preload/program.h"
+
+static void need(bool good, const char *what)
+{
+    if (good)
+        return;
+    printf("failed: %s\n", what);
+    exit(1);
+}
+
+#define PHASE(name)                                                                                \
+    SITE void name(void)                                                                           \
+    {                                                                                              \
+        for (uint64_t end = thread_cpu_ns() + 200000000; thread_cpu_ns() < end;) {                 \
+            compute();                                                                             \
+            keep(malloc(5000));                                                                    \
+        }                                                                                          \
+    }
+PHASE(work_before)
+PHASE(work_between)
+PHASE(work_after)
+
+/* Does not allocate, and computes next to nothing: an idle process. */
+static void nap(void)
+{
+    const struct timespec time = {0, 1000000};
+    nanosleep(&time, NULL);
+}
+
+static bool has_timers(void)
+{
+    char text[64];
+    int fd = open("/proc/self/timers", O_RDONLY);
+    ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof(text));
+    need(size >= 0, "timers");
+    close(fd);
+    return size > 0;
+}
+
+static int count_entries(const char *path)
+{
+    int count = 0;
+    DIR *list = opendir(path);
+    if (!list)
+        return 0;
+    for (struct dirent *entry; (entry = readdir(list));)
+        count += entry->d_name[0] != '.';
+    closedir(list);
+    return count;
+}
+
+static const uint64_t limit_ns = 60ull * 1000000000;
+
+static void wait_for_timers(bool wanted)
+{
+    uint64_t end = clock_ns(CLOCK_MONOTONIC) + limit_ns;
+    while (has_timers() != wanted) {
+        need(clock_ns(CLOCK_MONOTONIC) < end, wanted ? "not switched on" : "not switched off");
+        nap();
+    }
+}
+
+static void wait_for_files(const char *folder)
+{
+    uint64_t end = clock_ns(CLOCK_MONOTONIC) + limit_ns;
+    while (count_entries(folder) == 0) {
+        need(clock_ns(CLOCK_MONOTONIC) < end, "no file");
+        nap();
+    }
+}
+
+static void wait_for_threads(int count)
+{
+    uint64_t end = clock_ns(CLOCK_MONOTONIC) + limit_ns;
+    while (count_entries("/proc/self/task") != count) {
+        need(clock_ns(CLOCK_MONOTONIC) < end, "threads");
+        nap();
+    }
+}
+
+static void show(const char *name, int number)
+{
+    struct sigaction action;
+    need(sigaction(number, NULL, &action) == 0, "sigaction");
+    printf("%s %s, flags %x\n", name, action.sa_handler == SIG_DFL ? "default" : "other",
+           (unsigned)action.sa_flags);
+}
+
+static void toggle(void)
+{
+    show("USR2", SIGUSR2);
+    work_before();
+    kill(getpid(), SIGUSR2);
+    wait_for_timers(false);
+    wait_for_threads(1);
+    work_between();
+    kill(getpid(), SIGUSR2);
+    wait_for_timers(true);
+    work_after();
+    show("USR2", SIGUSR2);
+}
+
+static void flush(void)
+{
+    work_before();
+    kill(getpid(), SIGRTMIN + 5);
+    wait_for_files("profiles");
+    printf("written\n");
+    fflush(stdout);
+    _exit(0);
+}
+
+static volatile int came;
+
+static void on_signal(int number)
+{
+    came += number == SIGUSR2 || number == SIGTERM;
+}
+
+/* The program has the signals itself, by each of the ways to set them. */
+static void take(void)
+{
+    struct sigaction action = {.sa_handler = on_signal}, old;
+    need(sigaction(SIGUSR2, &action, &old) == 0, "sigaction");
+    printf("USR2 was %d, flags %x\n", old.sa_handler == SIG_DFL, (unsigned)old.sa_flags);
+    kill(getpid(), SIGUSR2);
+    printf("came %d\n", came);
+    printf("TERM was %d\n", signal(SIGTERM, on_signal) == SIG_DFL);
+    kill(getpid(), SIGTERM);
+    printf("came %d\n", came);
+    printf("TERM was ours %d\n", signal(SIGTERM, SIG_DFL) == on_signal);
+    show("TERM", SIGTERM);
+    printf("TERM was %d\n", sigaction(SIGTERM, &action, &old) == 0 && old.sa_handler == SIG_DFL);
+    kill(getpid(), SIGTERM);
+    printf("came %d\n", came);
+    need(has_timers(), "not profiled");
+}
+
+static void *work_on(void *unused)
+{
+    for (;;)
+        keep(malloc(5000));
+    return unused;
+}
+
+/* Ends by SIGTERM, in the middle of an allocation, say; `way`: what else is there. */
+static void be_ended(const char *way)
+{
+    pthread_t thread;
+    show("TERM", SIGTERM);
+    work_before();
+    if (strcmp(way, "threads") == 0)
+        for (int i = 0; i < 3; i++)
+            need(pthread_create(&thread, NULL, work_on, NULL) == 0, "thread");
+    if (strcmp(way, "off") == 0) {
+        kill(getpid(), SIGUSR2);
+        wait_for_timers(false);
+    }
+    printf("ready\n");
+    fflush(stdout);
+    kill(getpid(), SIGTERM);
+    if (strcmp(way, "twice") == 0)
+        kill(getpid(), SIGTERM);
+    work_on(NULL);
+}
+
+static void write_config(const char *text)
+{
+    FILE *file = fopen("new", "w");
+    need(file && fputs(text, file) >= 0 && fclose(file) == 0 && rename("new", "config") == 0,
+         "config");
+}
+
+/* Looks in the agent's log, which is a file. */
+static void wait_for_log(const char *text)
+{
+    uint64_t end = clock_ns(CLOCK_MONOTONIC) + limit_ns;
+    static char log[8192];
+    for (;;) {
+        int fd = open("log", O_RDONLY);
+        ssize_t size = fd < 0 ? 0 : read(fd, log, sizeof(log) - 1);
+        log[size > 0 ? size : 0] = 0;
+        if (fd >= 0)
+            close(fd);
+        if (strstr(log, text))
+            return;
+        need(clock_ns(CLOCK_MONOTONIC) < end, text);
+        nap();
+    }
+}
+
+static void configure(void)
+{
+    write_config("# nothing yet\n");
+    work_before(); /* its samples make the agent's thread, which looks */
+    while (count_entries("/proc/self/task") == 1)
+        work_before();
+    write_config("ENABLED=0\n");
+    wait_for_timers(false);
+    work_between();
+    write_config("LIBAGENT_ENABLED=1\nfrequency = 500\nPROFILES=cpu\nOUTPUT=second\nPERIOD=1s\n");
+    wait_for_timers(true);
+    work_after();
+    wait_for_files("second");
+    write_config("ENABLED=0\nFREQUENCY=0\n");
+    wait_for_log("FREQUENCY=0 is not understood");
+    need(has_timers(), "a wrong file has changed something");
+    need(unlink("config") == 0, "unlink");
+    wait_for_log("cannot be read");
+    need(has_timers(), "a file that is not there has changed something");
+}
+
+static void off_at_first(void)
+{
+    need(!has_timers(), "on");
+    work_between();
+    write_config("ENABLED=on\n");
+    wait_for_timers(true);
+    work_after();
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+    if (strcmp(name, "toggle") == 0)
+        toggle();
+    else if (strcmp(name, "flush") == 0)
+        flush();
+    else if (strcmp(name, "take") == 0)
+        take();
+    else if (strcmp(name, "term") == 0)
+        be_ended(argc > 2 ? argv[2] : "");
+    else if (strcmp(name, "configure") == 0)
+        configure();
+    else if (strcmp(name, "off-at-first") == 0)
+        off_at_first();
+    else
+        show("USR1", SIGUSR1);
+    return 0;
+}

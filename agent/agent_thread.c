@@ -12,6 +12,7 @@
 #include "agent/calling_stack.h"
 #include "agent/flush.h"
 #include "agent/record/time_recorder.h"
+#include "agent/rescan.h"
 #include "agent/sched/wall.h"
 #include "agent/thread/moment.h"
 #include "agent/thread/own_thread.h"
@@ -20,19 +21,12 @@
 #include "agent/thread/thread_context.h"
 #include "agent/thread/thread_scan.h"
 #include "agent/ticks_thread.h"
-#include "agent/unwind/modules.h"
 #include "uploader/uploader.h"
 
 enum request { REQUEST_FLUSH, REQUEST_FINISH };
 
 /* When a thread cannot be made (limits), the next try is so much later. */
 static const uint64_t retry_ns = 10 * NS_PER_SEC;
-/* A scan of the loaded objects costs tens of microseconds: once a second at most. */
-static const uint64_t rescan_every_ns = NS_PER_SEC;
-/* So many seconds without a rescan are told. */
-enum { LATE_RESCANS_TOLD = 10 };
-/* At a moment a thread of the app waits, in the middle of its own work. */
-static const uint64_t moment_wait_ns = NS_PER_MS;
 /* Who asks for something, or would make a thread while they are to stay away, looks again so much
  * later: the thread that was asked may have gone to rest. */
 static const uint64_t look_again_ns = 10 * NS_PER_MS;
@@ -53,9 +47,7 @@ static uint32_t active; /* there are windows to write */
 static bool stays;      /* the thread neither rests nor ends with a stop: it watches something */
 static void (*control)(void);
 static uint32_t control_wanted;
-static uint64_t next_rescan_ns;
 static uint32_t said_no_thread;
-static uint32_t late_rescans; /* in a row; stays where it was told */
 static void (*adopted)(struct thread_slot *);
 static void (*gone)(struct thread_slot *);
 static bool is_early;
@@ -135,21 +127,6 @@ static void serve(enum request asked, uint64_t deadline_ns)
 
 /* ---- the agent's thread ---- */
 
-static void rescan_if_stale(uint64_t now)
-{
-    if (!load_relaxed(&modules_stale) || now < load_relaxed(&next_rescan_ns))
-        return;
-    store_relaxed(&next_rescan_ns, now + rescan_every_ns);
-    store_relaxed(&modules_stale, 0);
-    /* One that waited in vain is no news where many threads share a processor: who held the lock
-     * had just lost it. */
-    int error = modules_rescan_within(moment_wait_ns);
-    if (error == -ETIMEDOUT && add_relaxed(&late_rescans, 1) + 1 == LATE_RESCANS_TOLD)
-        log_warn("the list of loaded objects is not up to date (error %d)", -error);
-    if (!error && load_relaxed(&late_rescans) < LATE_RESCANS_TOLD)
-        store_relaxed(&late_rescans, 0);
-}
-
 /* Asked in this order: a thread of ours says who it is before it is no more starting. */
 static bool is_own_thread(int tid)
 {
@@ -210,7 +187,7 @@ static bool work(void)
     uint64_t next_flush_ns =
         exchange_acq_rel(&rested, 0) ? clock_monotonic_ns() + options.period_ns : period_end();
     uint64_t next_look_ns = next_look(clock_monotonic_ns());
-    uint64_t nap_ns = own_thread_is_known_to_libc() ? rescan_every_ns : UINT64_MAX / 2;
+    uint64_t nap_ns = own_thread_is_known_to_libc() ? RESCAN_EVERY_NS : UINT64_MAX / 2;
     for (;;) {
         uint32_t news = load_acquire(&bell);
         uint32_t asked = load_acquire(&wanted);
@@ -295,8 +272,7 @@ static void on_moment(bool clean)
                 log_warn("no thread of the agent (error %d): profiles are written at exit", -error);
         }
     }
-    if (load_relaxed(&modules_stale))
-        due = MIN_OF(due, load_relaxed(&next_rescan_ns));
+    due = MIN_OF(due, rescan_due());
     due = MIN_OF(due, ticks_thread_moment(now));
     store_relaxed(&moment_due_ns, due);
     full_fence();
@@ -500,6 +476,6 @@ void agent_thread_reset_in_child(void)
     uploader_thread = OWN_THREAD_NONE;
     wanted = served = ending = 0;
     said_no_thread = 0;
-    next_rescan_ns = 0;
+    rescan_reset_in_child();
     store_relaxed(&moment_due_ns, birth_due());
 }

@@ -202,13 +202,12 @@ static bool work(void)
             note_served(asked);
             if (was_end && !stays)
                 return false;
-        } else if (is_paused()) {
-            return false;
-        } else if (exchange_acq_rel(&control_wanted, 0) || (stays && now >= next_look_ns)) {
+        } else if (!is_paused() &&
+                   (exchange_acq_rel(&control_wanted, 0) || (stays && now >= next_look_ns))) {
             control(); /* which may stop all, or start it */
             next_look_ns = next_look(clock_monotonic_ns());
             next_flush_ns = period_end();
-        } else if (!is_active && !stays) {
+        } else if (is_paused() || (!is_active && !stays)) {
             return false;
         } else if (is_active && now >= next_flush_ns) {
             if (!flush_period() && goes_to_rest())

@@ -133,6 +133,11 @@ static void start_one(enum purpose purpose, int number)
 void control_signals_start(void (*at_term)(uint64_t deadline_ns))
 {
     write_at_term = at_term;
+    if (!options.signals) {
+        if (options.toggle_signal || options.flush_signal || options.term_flush)
+            log_warn("LIBAGENT_SIGNALS=0: no signal controls the agent either");
+        return;
+    }
     start_one(TOGGLE, (int)options.toggle_signal);
     start_one(FLUSH, (int)options.flush_signal);
     /* The kernel gives the first process of a container no signal that has the default action. */

@@ -32,12 +32,12 @@ EXPORT const char *libagent_version(void)
     return LIBAGENT_VERSION;
 }
 
-EXPORT int libagent_start(const char *text)
+EXPORT int libagent_start(const char *options)
 {
     if (!life_call_begins())
         return -ESHUTDOWN;
     float_mode mode = float_mode_enter();
-    int result = life_count_start(take_options, text);
+    int result = life_count_start(take_options, options);
     float_mode_leave(mode);
     life_call_ends();
     return result;

@@ -126,7 +126,8 @@ static bool switch_off(bool waits_for_others)
 static int finish_stop(bool all_left, uint64_t deadline_ns)
 {
     int error = agent_thread_stop(deadline_ns);
-    wall_stop();
+    if (all_left)
+        wall_stop();
     lock_acquire(&life_lock);
     stopper = 0;
     if (load_relaxed(&state) == AGENT_STOPPING) /* not in a child that was forked meanwhile */

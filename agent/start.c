@@ -25,14 +25,14 @@
 #include "uploader/uploader.h"
 
 static char *const *kept_environment;
-static char program[256]; /* NAME_MAX */
+static char program_name[256]; /* NAME_MAX */
 static bool is_prepared;
 static bool is_before_main;
 
-void start_program(char *const *environment, const char *name, const void *main_stack)
+void start_program(char *const *environment, const char *program, const void *main_stack)
 {
     kept_environment = options_keep(environment);
-    format(program, sizeof(program), "%s", name);
+    format(program_name, sizeof(program_name), "%s", program);
     thread_note_main((uintptr_t)main_stack);
     is_before_main = true;
 }
@@ -103,7 +103,7 @@ static int start_uploader(void)
         .tmpdir = environment_get(kept_environment, "TMPDIR"),
         .output_limit = options.output_limit,
         .compression = options.compression,
-        .program = program,
+        .program = program_name,
         .pid = sys_pid(),
     };
     return uploader_start(&config);
@@ -142,7 +142,7 @@ static int make_all(void)
 int start_all(void)
 {
     if (!is_before_main) /* the constructor has */
-        options_load(kept_environment, program);
+        options_load(kept_environment, program_name);
     int error =
         options_ok(PART_ALL) && options_ok(PART_OUTPUT) && options.profiles ? make_all() : -EINVAL;
     if (error) {
@@ -175,8 +175,8 @@ void start_done(void)
     if (with_alloc)
         alloc_start(options.alloc_interval);
     rates_start(life_scheduler ? life_scheduler->set_period : NULL);
-    bool with_cpu = life_scheduler && (options.profiles & PROFILE_CPU);
-    log_info("profiling %s, pid %d:%s%s%s, stacks by %s", program, sys_pid(),
+    bool with_cpu = (options.profiles & PROFILE_CPU) && life_scheduler;
+    log_info("profiling %s, pid %d:%s%s%s, stacks by %s", program_name, sys_pid(),
              with_cpu ? " cpu" : "", wall_is_on() ? " wall" : "", with_alloc ? " alloc" : "",
              unwinder->name);
 }

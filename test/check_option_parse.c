@@ -1,6 +1,7 @@
 /* From the text of an option to its value. */
 #include "test/check.h"
 
+#include <signal.h>
 #include <string.h>
 
 #include "agent/base/compiler.h"
@@ -139,6 +140,28 @@ START_TEST(words_and_sets_of_words)
 }
 END_TEST
 
+START_TEST(signals_by_name_and_number)
+{
+    static const struct {
+        const char *text;
+        uint32_t number;
+    } good[] = {
+        {"none", 0},      {"0", 0},         {"USR2", SIGUSR2}, {"sigusr1", SIGUSR1},
+        {"12", SIGUSR2},  {"SIGPROF", 27},  {"RTMIN", 34},     {"rtmin+3", 37},
+        {"SIGRTMAX", 64}, {"RTMAX-14", 50}, {"34", 34},        {"64", 64},
+    };
+    static const char *const bad[] = {
+        "",   "KILL",     "9",        "SIGSTOP", "19",     "SIGSEGV", "11",  "32", "33",
+        "65", "RTMIN+31", "RTMAX-31", "RTMIN-1", "RTMIN+", "USR3",    "SIG", "-1", "USR1 "};
+    uint32_t number;
+    for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+        ck_assert_msg(parse_signal(good[i].text, &number) && number == good[i].number, "%s",
+                      good[i].text);
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        ck_assert_msg(!parse_signal(bad[i], &number), "%s", bad[i]);
+}
+END_TEST
+
 START_TEST(booleans)
 {
     static const char *const yes[] = {"1", "true", "yes", "on", "True", "ON"};
@@ -181,6 +204,7 @@ Suite *suite(void)
     tcase_add_test(parsing, decimals_from_text);
     tcase_add_test(parsing, edit_distances);
     tcase_add_test(parsing, words_and_sets_of_words);
+    tcase_add_test(parsing, signals_by_name_and_number);
     tcase_add_test(parsing, booleans);
     tcase_add_test(parsing, lists_of_globs);
     suite_add_tcase(suite, parsing);

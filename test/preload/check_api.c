@@ -171,6 +171,33 @@ START_TEST(test_a_start_knows_nothing_of_the_time_before)
 }
 END_TEST
 
+/* The same of wall time, which passes alike for all of them: at most what the program measured
+ * around the run, and most of that. */
+START_TEST(test_a_start_knows_no_wall_time_before_it)
+{
+    static const char *const kinds[] = {"running", "blocked", "born", "main"};
+    struct run with;
+    struct profile profile;
+    char folder[PATH_MAX + 16], key[32];
+    run(&with, "restart", NULL, (const char *[]){"LIBAGENT_PROFILES=cpu,wall", NULL}, false);
+    run_expect_quiet_success(&with);
+    snprintf(folder, sizeof(folder), "%s/second", with.folder);
+    profile_load(&profile, folder, "wall", with.pid);
+    int64_t passed = run_number(&with, "wall-ns");
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        snprintf(key, sizeof(key), "%s-tid", kinds[i]);
+        int64_t of_profile = profile_of_tid(&profile, CPU_NS, run_number(&with, key));
+        fprintf(stderr, "%s: %lld of %lld ns\n", kinds[i], (long long)of_profile,
+                (long long)passed);
+        ck_assert_int_le(of_profile, passed);
+        ck_assert_int_gt(of_profile, passed / 2);
+    }
+    ck_assert_int_eq(profile_of_tid(&profile, CPU_NS, run_number(&with, "dead-tid")), 0);
+    profile_free(&profile);
+    run_free(&with);
+}
+END_TEST
+
 /* ---- ways out, in each state ---- */
 
 static const char *const states[] = {"never", "stopped", "on", "changing"};
@@ -270,6 +297,7 @@ Suite *suite(void)
     tcase_add_test(functions, test_a_manual_start_waits_for_the_program);
     tcase_add_loop_test(functions, test_a_process_that_is_left_out_is_not_started, 0, 2);
     tcase_add_test(functions, test_a_start_knows_nothing_of_the_time_before);
+    tcase_add_test(functions, test_a_start_knows_no_wall_time_before_it);
     suite_add_tcase(suite, functions);
     TCase *ways = tcase_create("ways out");
     tcase_set_timeout(ways, 120);

@@ -97,6 +97,7 @@ int main(int argc, char **argv)
     begin(BORN);
     nap(pause);
     spin(100000000);
+    uint64_t before = clock_ns(CLOCK_MONOTONIC);
     for (int kind = 0; kind < KINDS; kind++)
         if (is_alive(kind))
             workers[kind].before = clock_ns(workers[kind].clock);
@@ -104,6 +105,7 @@ int main(int argc, char **argv)
     nap(second);
     spin(100000000);
     need(libagent_stop() == 0, "second stop");
+    printf("wall-ns %llu\n", (unsigned long long)(clock_ns(CLOCK_MONOTONIC) - before));
     for (int kind = 0; kind < KINDS; kind++) {
         uint64_t after = is_alive(kind) ? clock_ns(workers[kind].clock) : 0;
         printf("%s-tid %d\n%s-ns %llu\n", names[kind], workers[kind].tid, names[kind],

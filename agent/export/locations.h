@@ -21,7 +21,7 @@
 
 #include "agent/base/buffer.h"
 #include "agent/base/compiler.h"
-#include "agent/export/pair_map.h"
+#include "agent/base/pair_map.h"
 #include "agent/export/string_table.h"
 
 struct location_table {

@@ -10,7 +10,7 @@
 
 #include "agent/base/buffer.h"
 #include "agent/base/compiler.h"
-#include "agent/export/pair_map.h"
+#include "agent/base/pair_map.h"
 
 /* Longer texts are cut there, in bytes of valid UTF-8. */
 enum { STRING_MAX = 4096 };

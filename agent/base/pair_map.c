@@ -1,4 +1,4 @@
-#include "agent/export/pair_map.h"
+#include "agent/base/pair_map.h"
 
 #include <errno.h>
 

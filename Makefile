@@ -146,7 +146,8 @@ SUITE_SOURCES := $(filter-out test/check_main.c $(OTHER_SUITES),$(wildcard test/
 HELPER_SOURCES := $(filter-out $(SUITE_SOURCES) $(OTHER_SUITES) test/preload/check_% test/preload/prog_%, \
     $(wildcard test/*.c test/preload/*.c))
 # A sanitizer calls dlsym before it is set up: its programs cannot have the hooks in them. That of
-# threads keeps signals back until a thread is at a place that it knows: no instant is sampled then.
+# threads keeps signals back until a thread is at a place that it knows: no instant is sampled then;
+# nor does it know the actors of check_heap_model, which are no threads.
 SUITE_PROGRAMS := $(patsubst test/%.c,$(TEST)/%, \
     $(filter-out $(if $(SAN),test/check_shim_%) $(if $(findstring thread,$(SAN)),test/check_unwind_storm.c), \
     $(SUITE_SOURCES)))

@@ -22,6 +22,9 @@
     X(ALLOC_SAMPLES, "allocation samples")                                                         \
     X(ALLOC_DROPPED_BUSY, "allocation samples folded: no scratch buffer")                          \
     X(ALLOC_DROPPED_UNTRACKED, "allocation samples dropped: thread not tracked")                   \
+    X(HEAP_THINNED, "live heap: samples thinned out, near LIBAGENT_MEMORY")                        \
+    X(HEAP_DROPPED, "live heap: samples dropped: tables full")                                     \
+    X(HEAP_MISSED_FREES, "live heap: frees that were not seen")                                    \
     X(SAMPLES_TRUNCATED, "samples folded into libagent truncated: table full")                     \
     X(LABELS_DROPPED, "samples without their thread's label: table full")                          \
     X(STACKS_INCOMPLETE, "stacks that did not reach main or thread start")                         \

@@ -11,7 +11,7 @@ enum { REF_UNIT = 8 };
 
 /* A multiplicative word hash (that of Firefox and rustc), with splitmix's finisher so that both
  * halves of the result are good. */
-static uint64_t hash_words(const uint64_t *words, uint32_t count)
+uint64_t intern_hash(const uint64_t *words, uint32_t count)
 {
     uint64_t hash = count;
     for (uint32_t i = 0; i < count; i++)
@@ -60,9 +60,9 @@ const struct intern_entry *intern_at(const struct intern_table *table, uint32_t 
     return (const struct intern_entry *)(const void *)(table->arena.base + (size_t)ref * REF_UNIT);
 }
 
-static bool is_key(const struct intern_entry *entry, const uint64_t *key, uint32_t words)
+bool intern_equal(const uint64_t *a, uint32_t a_words, const uint64_t *b, uint32_t b_words)
 {
-    return entry->words == words && memcmp(entry->data, key, words * sizeof(key[0])) == 0;
+    return a_words == b_words && memcmp(a, b, a_words * sizeof(a[0])) == 0;
 }
 
 static struct intern_entry *new_entry(struct intern_table *table, uint32_t hash,
@@ -95,7 +95,7 @@ static void mark_filled(struct intern_table *table, uint32_t position)
 struct intern_entry *intern(struct intern_table *table, const uint64_t *key, uint32_t words,
                             uint32_t values)
 {
-    uint64_t hash = hash_words(key, words);
+    uint64_t hash = intern_hash(key, words);
     uint32_t tag = (uint32_t)(hash >> 32);
     uint32_t position = (uint32_t)hash & table->index_mask;
     struct intern_entry *fresh = NULL;
@@ -115,7 +115,7 @@ struct intern_entry *intern(struct intern_table *table, const uint64_t *key, uin
         }
         if ((uint32_t)(seen >> 32) == tag) {
             const struct intern_entry *entry = intern_at(table, (uint32_t)seen);
-            if (is_key(entry, key, words))
+            if (intern_equal(entry->data, entry->words, key, words))
                 return (struct intern_entry *)entry;
         }
         position = (position + 1) & table->index_mask;

@@ -41,6 +41,11 @@ struct intern_table {
     uint64_t filled[INTERN_PARTS / 64]; /* a bit a part */
 };
 
+/* How keys are hashed and compared, here and in the live heap's tables (counted_table.h): a stack
+ * of a window and the same stack of a live record are alike to both. Any context. */
+uint64_t intern_hash(const uint64_t *key, uint32_t words);
+bool intern_equal(const uint64_t *a, uint32_t a_words, const uint64_t *b, uint32_t b_words);
+
 /* `index_size` a power of two. 0 or -ENOMEM. */
 int intern_create(struct intern_table *table, size_t arena_size, uint32_t index_size) MUST_USE;
 void intern_destroy(struct intern_table *table);

@@ -100,17 +100,22 @@ static struct intern_entry *intern_row(struct window *window, enum record_family
     return intern(&window->totals, &key, 1, sizeof(struct record_values) / sizeof(uint64_t));
 }
 
+const uint64_t *record_stack_key(const struct record_stack *stack, uint32_t count, uint32_t *words)
+{
+    static const uint64_t unknown[] = {0, PSEUDO_UNKNOWN};
+    *words = count ? count + 1 : (uint32_t)ARRAY_SIZE(unknown);
+    return count ? &stack->generation : unknown;
+}
+
 /* Where there is no room for the thread, or its row, the row of no thread is taken: a program of
  * many short threads keeps its functions. */
 static struct intern_entry *intern_total(struct window *window, enum record_family family,
                                          const struct record_stack *stack, uint32_t count,
                                          const struct thread_label *label)
 {
-    static const struct {
-        uint64_t words[2];
-    } unknown = {{0, PSEUDO_UNKNOWN}};
-    const uint64_t *key = count ? &stack->generation : unknown.words;
-    struct intern_entry *stack_entry = intern(&window->stacks, key, count ? count + 1 : 2, 0);
+    uint32_t words;
+    const uint64_t *key = record_stack_key(stack, count, &words);
+    struct intern_entry *stack_entry = intern(&window->stacks, key, words, 0);
     if (!stack_entry)
         return NULL;
     struct intern_entry *thread_entry =

@@ -63,6 +63,14 @@ struct record_values {
     uint64_t amount;
 };
 enum { RECORD_AMOUNT_BITS_ALLOC = 8 };
+/* What a sample of an allocation adds, here and to the live heap: `weight` allocations (1/2^16) of
+ * `size` bytes. 128 bits, as a block may have 2^47 bytes. */
+static inline struct record_values record_values_of(uint64_t weight, size_t size)
+{
+    unsigned __int128 amount = (unsigned __int128)weight * size;
+    return (struct record_values){
+        weight, (uint64_t)(amount >> (RECORD_FRACTION_BITS - RECORD_AMOUNT_BITS_ALLOC))};
+}
 
 struct window {
     struct intern_table stacks;  /* key: struct record_stack; no values */
@@ -85,6 +93,9 @@ struct record_stack {
     uint64_t generation; /* of the module list; the upper half is a wall sample's state */
     uint64_t pcs[];      /* innermost first */
 };
+/* The words by which a stack of `count` frames is known, here and in the live heap; *words: how
+ * many. One without a frame is that of PSEUDO_UNKNOWN. Any context. */
+const uint64_t *record_stack_key(const struct record_stack *stack, uint32_t count, uint32_t *words);
 /* Adds one sample. A stack of no frame is recorded as PSEUDO_UNKNOWN. `is_real`: a timer's or an
  * allocation's sample (not a tail, not overhead). */
 void recorder_add(enum record_family family, const struct record_stack *stack, uint32_t count,

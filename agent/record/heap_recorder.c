@@ -1,0 +1,264 @@
+#include "agent/record/heap_recorder.h"
+
+#include <errno.h>
+
+#include "agent/base/stats.h"
+#include "agent/record/heap_tables.h"
+#include "agent/record/model_step.h"
+
+struct heap_tables heap;
+uint8_t heap_filter[HEAP_FILTER_SIZE];
+
+#ifdef LIBAGENT_TEST
+void (*model_step)(const void *place);
+#endif
+
+/* Shares of the memory: a quarter for stacks and threads (6 MiB of 24: 26,000 stacks of 25 frames).
+ * Of the rest three tenths for slots: 13 bytes of slots for the 48 of a record is what keeps them
+ * three fifths full when all records are in use. */
+enum { KEYS_SHARE = 4, SLOTS_TENTHS = 3, SLOTS_FULL_TENTHS = 6 };
+
+/* One in 2^THINNING_MAX at most. */
+enum { THINNING_MAX = 20 };
+
+/* ---- start ---- */
+
+static int create_tables(size_t bytes)
+{
+    size_t rest = bytes - bytes / KEYS_SHARE;
+    int error = counted_create(&heap.keys, bytes / KEYS_SHARE);
+    if (!error)
+        error = heap_slots_create(&heap.slots, rest / 10 * SLOTS_TENTHS);
+    if (!error) {
+        size_t left = rest - heap.slots.count * sizeof(uint64_t);
+        size_t records = MIN_OF(left / sizeof(struct heap_record),
+                                (size_t)heap.slots.count / 10 * SLOTS_FULL_TENTHS);
+        error = heap_pool_create(&heap.pool, (uint32_t)records);
+    }
+    if (error)
+        heap_recorder_destroy();
+    return error;
+}
+
+int heap_recorder_start(size_t bytes, uint64_t one_in)
+{
+    int error = heap.pool.records ? 0 : create_tables(bytes);
+    heap.one_in = one_in;
+    store_release(&heap.accepts, error == 0);
+    return error;
+}
+
+void heap_recorder_destroy(void)
+{
+    heap_pool_destroy(&heap.pool);
+    heap_slots_destroy(&heap.slots);
+    counted_destroy(&heap.keys);
+    heap = (struct heap_tables){0};
+}
+
+bool heap_recorder_is_on(void)
+{
+    return load_acquire(&heap.accepts) != 0;
+}
+
+/* ---- records ---- */
+
+static uint32_t list_of(uint64_t address)
+{
+    return (uint32_t)(address * 0x9e3779b97f4a7c15ull >> 60) % HEAP_FREE_LISTS;
+}
+
+static uint64_t space_of(const struct heap_record *record)
+{
+    return record_values_of(record->weight, record->size).amount >> RECORD_AMOUNT_BITS_ALLOC;
+}
+
+static void note_change(void)
+{
+    if (!load_relaxed(&heap.changed))
+        store_relaxed(&heap.changed, 1);
+}
+
+void heap_give_back(uint32_t ref)
+{
+    struct heap_record *record = heap_pool_at(&heap.pool, ref);
+    add_relaxed(&heap.sums.live, -1u);
+    add_relaxed(&heap.sums.space, -space_of(record));
+    counted_drop(&heap.keys, record->stack);
+    if (record->thread)
+        counted_drop(&heap.keys, record->thread);
+    heap_pool_give(&heap.pool, ref, list_of(record->address));
+}
+
+/* The caller took the reference out of its slot. */
+static void end_record(uint32_t ref)
+{
+    struct heap_record *record = heap_pool_at(&heap.pool, ref);
+    heap_filter_change(record->address, -1);
+    if (heap_record_end(record))
+        heap_give_back(ref);
+    note_change();
+}
+
+/* ---- allocation ---- */
+
+/* How many halvings of what is left of the last quarter `in_use` has come to. */
+static uint32_t thinning_of(uint64_t in_use, uint64_t size)
+{
+    uint64_t left = size - MIN_OF(in_use, size);
+    uint32_t halvings = 0;
+    while (halvings < THINNING_MAX && left < size / 4 >> halvings)
+        halvings++;
+    return halvings;
+}
+
+/* 0: the sample is not kept, else how many it stands for. */
+static uint64_t draw(const uint64_t *key, uint32_t words, struct rng *rng)
+{
+    if (heap.one_in > 1 && rng_next(rng) % heap.one_in != 0)
+        return 0;
+    uint32_t records = thinning_of(load_relaxed(&heap.sums.live), heap.pool.size);
+    uint32_t keys = thinning_of(counted_fill(&heap.keys, key, words), COUNTED_FULL);
+    uint32_t thinning = MAX_OF(records, keys);
+    if (thinning == 0)
+        return heap.one_in;
+    stats_add(STAT_HEAP_THINNED, 1);
+    uint64_t mask = ((uint64_t)1 << thinning) - 1;
+    return rng_next(rng) & mask ? 0 : heap.one_in << thinning;
+}
+
+/* Fills a record with references of its own. 0: no room. */
+static uint32_t make_record(const struct heap_sample *sample, const uint64_t *key, uint32_t words)
+{
+    uint32_t thread = 0;
+    uint32_t ref = heap_pool_take(&heap.pool, list_of((uintptr_t)sample->pointer));
+    if (!ref)
+        return 0;
+    uint32_t stack = counted_hold(&heap.keys, key, words);
+    if (stack && sample->thread)
+        thread = counted_hold(&heap.keys, (const uint64_t *)sample->thread,
+                              sizeof(*sample->thread) / sizeof(uint64_t));
+    if (!stack) {
+        heap_pool_give(&heap.pool, ref, list_of((uintptr_t)sample->pointer));
+        return 0;
+    }
+    struct heap_record *record = heap_pool_at(&heap.pool, ref);
+    step(record);
+    store_relaxed(&record->address, (uintptr_t)sample->pointer);
+    record->size = sample->size;
+    record->stack = stack;
+    record->thread = thread;
+    record->born_s = sample->now_s;
+    return ref;
+}
+
+/* A record of the same address is that of a block whose free was not seen. */
+static void end_missed(uintptr_t address)
+{
+    uint64_t word;
+    uint64_t *slot = heap_slots_find(&heap.slots, &heap.pool, address, &word);
+    if (slot && heap_slot_take(slot, word)) {
+        end_record(heap_slot_ref(word));
+        stats_add(STAT_HEAP_MISSED_FREES, 1);
+    }
+}
+
+void heap_recorder_add(const struct heap_sample *sample, struct rng *rng)
+{
+    if (!heap_recorder_is_on())
+        return;
+    uintptr_t address = (uintptr_t)sample->pointer;
+    uint32_t words;
+    const uint64_t *key = record_stack_key(sample->stack, sample->frames, &words);
+    if (heap_may_be_recorded(sample->pointer))
+        end_missed(address);
+    uint64_t times = draw(key, words, rng);
+    if (!times)
+        return;
+    uint32_t ref = make_record(sample, key, words);
+    if (!ref) {
+        stats_add(STAT_HEAP_DROPPED, 1);
+        return;
+    }
+    struct heap_record *record = heap_pool_at(&heap.pool, ref);
+    if (__builtin_mul_overflow(sample->weight, times, &record->weight))
+        record->weight = UINT64_MAX;
+    add_relaxed(&heap.sums.live, 1);
+    add_relaxed(&heap.sums.space, space_of(record));
+    heap_record_publish(record);
+    heap_filter_change(address, 1);
+    if (!heap_slots_insert(&heap.slots, address, ref)) {
+        stats_add(STAT_HEAP_DROPPED, 1);
+        end_record(ref);
+    }
+    note_change();
+}
+
+/* ---- free and realloc ---- */
+
+void heap_recorder_free(const void *pointer)
+{
+    uint64_t word;
+    uint64_t *slot = heap_slots_find(&heap.slots, &heap.pool, (uintptr_t)pointer, &word);
+    if (slot && heap_slot_take(slot, word))
+        end_record(heap_slot_ref(word));
+}
+
+struct heap_hold heap_recorder_hold(const void *pointer)
+{
+    struct heap_hold hold;
+    hold.slot = heap_slots_find(&heap.slots, &heap.pool, (uintptr_t)pointer, &hold.word);
+    if (hold.slot && !heap_slot_hold(hold.slot, hold.word))
+        hold.slot = NULL;
+    return hold;
+}
+
+void heap_recorder_settle(const struct heap_hold *hold, bool failed)
+{
+    if (failed) {
+        heap_slot_put_back(hold->slot, hold->word);
+        return;
+    }
+    heap_slot_drop(hold->slot);
+    end_record(heap_slot_ref(hold->word));
+}
+
+/* ---- stop, fork ---- */
+
+void heap_recorder_stop(void)
+{
+    store_release(&heap.accepts, 0);
+}
+
+void heap_recorder_clear(void)
+{
+    for (uint32_t i = 0; i < heap.slots.count; i++) {
+        uint64_t *slot = &heap.slots.memory[i];
+        uint64_t word = load_acquire(slot);
+        if (heap_slot_is_found(word) && heap_slot_take(slot, word))
+            end_record(heap_slot_ref(word));
+    }
+}
+
+void heap_recorder_reset_in_child(void)
+{
+    if (!heap.pool.records)
+        return;
+    counted_reset_in_child(&heap.keys);
+    uint32_t ref = heap.pinned;
+    struct heap_record *record = heap_pool_at(&heap.pool, ref);
+    bool is_pinned = ref && heap_condition_of(record->state) >= HEAP_PINNED;
+    if (is_pinned && !heap_record_unpin(record))
+        heap_give_back(ref);
+    heap.pinned = 0;
+}
+
+bool heap_recorder_has_changed(void)
+{
+    return load_relaxed(&heap.changed) != 0;
+}
+
+uint64_t heap_recorder_space(void)
+{
+    return load_relaxed(&heap.sums.space);
+}

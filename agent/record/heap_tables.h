@@ -1,0 +1,31 @@
+/* heap_tables.h: what heap_recorder.c and heap_snapshot.c share; nobody else includes it.
+ *
+ * Owns: nothing (heap_recorder.c owns the tables). Context: as heap_recorder.h. Locks: none. */
+#ifndef LIBAGENT_HEAP_TABLES_H
+#define LIBAGENT_HEAP_TABLES_H
+
+#include "agent/record/counted_table.h"
+#include "agent/record/heap_pool.h"
+#include "agent/record/heap_slots.h"
+
+struct heap_tables {
+    struct heap_pool pool;
+    struct heap_slots slots;
+    struct counted_table keys; /* stacks as record_stack_key has them, threads as labels */
+    uint64_t one_in;
+    uint32_t accepts; /* samples */
+    uint32_t changed; /* since the last snapshot began */
+    uint32_t pinned;  /* the record that the snapshot looks at, 0: none */
+    /* The hooks' own line of the cache. */
+    struct {
+        uint32_t live;  /* records */
+        uint64_t space; /* bytes, as estimated */
+    } __attribute__((aligned(CACHE_LINE))) sums;
+};
+
+extern HIDDEN struct heap_tables heap;
+
+/* A record that was ended and is the caller's: what it refers to is dropped, it is free again. */
+void heap_give_back(uint32_t ref);
+
+#endif

@@ -1,7 +1,7 @@
 /* agent_hot.h: what the hooks do on every call, inline; everything rare is behind one branch.
  *
- * An allocation counts its bytes down from an exponential gap (agent/alloc); a free costs nothing
- * yet (the live heap puts its pre-filter here).
+ * An allocation counts its bytes down from an exponential gap (agent/alloc); a free looks at the
+ * live heap's filter, one load (agent/record/heap_filter.h).
  *
  * Owns: nothing. Context: HOOK. Locks: none. */
 #ifndef LIBAGENT_AGENT_HOT_H
@@ -13,6 +13,7 @@
 
 #include "agent/alloc/alloc_sample.h"
 #include "agent/base/compiler.h"
+#include "agent/record/heap_recorder.h"
 #include "agent/thread/thread_context.h"
 
 /* At an allocation: counts its bytes, size 0 as one. True when a sample is due: nothing is counted
@@ -42,7 +43,7 @@ static inline __attribute__((always_inline)) bool agent_sample_is_due(size_t siz
 static inline __attribute__((always_inline)) void agent_allocated(const void *pointer, size_t size)
 {
     if (likely(pointer) && agent_sample_is_due(size))
-        alloc_sample_inside_hook(size + !size);
+        alloc_sample_inside_hook(pointer, size + !size);
 }
 
 /* Around the next definition of a function that may itself call a hook (calloc calling malloc):
@@ -57,6 +58,28 @@ static inline __attribute__((always_inline)) void agent_nested_end(uint64_t save
 {
     thread_tls.alloc_depth--;
     thread_tls.bytes_until_sample = saved;
+}
+
+/* Before a block is freed. */
+static inline __attribute__((always_inline)) void agent_freeing(const void *pointer)
+{
+    if (unlikely(heap_may_be_recorded(pointer)))
+        heap_recorder_free(pointer);
+}
+
+/* Around the next definition of realloc. `failed`: the old block is still there. */
+static inline __attribute__((always_inline)) struct heap_hold agent_moving(const void *old)
+{
+    if (unlikely(heap_may_be_recorded(old)))
+        return heap_recorder_hold(old);
+    return (struct heap_hold){NULL, 0};
+}
+
+static inline __attribute__((always_inline)) void agent_moved(const struct heap_hold *hold,
+                                                              bool failed)
+{
+    if (unlikely(hold->slot))
+        heap_recorder_settle(hold, failed);
 }
 
 #endif

@@ -3,8 +3,8 @@
  * called them.
  *
  * malloc and free, which every nanosecond counts for, are a jump to the next definition: malloc
- * counts before it. The others count what they were given: some allocators make calloc or realloc
- * of their own malloc, which is this one. */
+ * counts before it, free looks at the live heap's filter. The others count what they were given:
+ * some allocators make calloc or realloc of their own malloc, which is this one. */
 #include <errno.h>
 #include <stdint.h>
 
@@ -18,7 +18,7 @@ static COLD void *sampled_malloc(size_t size)
     void *pointer = next.malloc(size);
     agent_nested_end(saved);
     if (pointer)
-        alloc_sample_inside_hook(size + !size);
+        alloc_sample_inside_hook(pointer, size + !size);
     return pointer;
 }
 
@@ -32,9 +32,19 @@ EXPORT HOT void *malloc(size_t size)
     return next.malloc(size);
 }
 
+/* The block may be recorded. */
+static COLD void recorded_free(void *pointer)
+{
+    heap_recorder_free(pointer);
+    next.free(pointer);
+}
+
 EXPORT HOT void free(void *pointer)
 {
-    next.free(pointer);
+    if (unlikely(heap_may_be_recorded(pointer)))
+        recorded_free(pointer);
+    else
+        next.free(pointer);
 }
 
 EXPORT void *calloc(size_t count, size_t size)
@@ -47,11 +57,15 @@ EXPORT void *calloc(size_t count, size_t size)
     return pointer;
 }
 
+/* Size 0 frees the block where NULL comes back (glibc, tcmalloc); where it does not free it (musl,
+ * jemalloc) a block comes back, too. */
 EXPORT void *realloc(void *old, size_t size)
 {
+    struct heap_hold hold = agent_moving(old);
     uint64_t saved = agent_nested_begin();
     void *pointer = next.realloc(old, size);
     agent_nested_end(saved);
+    agent_moved(&hold, !pointer && size != 0);
     agent_allocated(pointer, size);
     return pointer;
 }
@@ -59,17 +73,20 @@ EXPORT void *realloc(void *old, size_t size)
 EXPORT void *reallocarray(void *old, size_t count, size_t size)
 {
     size_t total;
+    bool too_large = __builtin_mul_overflow(count, size, &total);
     if (!NEXT(reallocarray)) { /* glibc before 2.26 */
-        if (__builtin_mul_overflow(count, size, &total)) {
+        if (too_large) {
             errno = ENOMEM;
             return NULL;
         }
         return realloc(old, total);
     }
+    struct heap_hold hold = agent_moving(old);
     uint64_t saved = agent_nested_begin();
     void *pointer = next.reallocarray(old, count, size);
     agent_nested_end(saved);
-    agent_allocated(pointer, count * size);
+    agent_moved(&hold, !pointer && (too_large || total != 0));
+    agent_allocated(pointer, total);
     return pointer;
 }
 
@@ -107,11 +124,13 @@ ALIGNED_HOOK(pvalloc, (size_t size), (size))
 /* free's other name. The allocator below may lack it, and libc's own would be the wrong one. */
 EXPORT void cfree(void *pointer)
 {
+    agent_freeing(pointer);
     next.free(pointer);
 }
 
 EXPORT void free_sized(void *pointer, size_t size)
 {
+    agent_freeing(pointer);
     if (NEXT(free_sized))
         next.free_sized(pointer, size);
     else
@@ -120,6 +139,7 @@ EXPORT void free_sized(void *pointer, size_t size)
 
 EXPORT void free_aligned_sized(void *pointer, size_t alignment, size_t size)
 {
+    agent_freeing(pointer);
     if (NEXT(free_aligned_sized))
         next.free_aligned_sized(pointer, alignment, size);
     else

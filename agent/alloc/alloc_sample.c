@@ -6,6 +6,7 @@
 #include "agent/base/real.h"
 #include "agent/base/rng.h"
 #include "agent/base/stats.h"
+#include "agent/record/heap_recorder.h"
 #include "agent/record/scratch.h"
 #include "agent/record/time_recorder.h"
 #include "agent/thread/moment.h"
@@ -85,18 +86,34 @@ static uint64_t draw_gap(struct thread_tls *tls)
     return mean <= 1 ? 0 : (uint64_t)rng_exponential(&tls->rng, (double)mean) - 1;
 }
 
-/* Of an allocation that used up the calling thread's gap. */
-static struct record_values values_of(size_t size)
+/* A block that was sampled. */
+struct block {
+    const void *pointer;
+    size_t size;
+    struct record_values values;
+};
+
+static void add_to_recorders(struct thread_slot *slot, const struct block *block,
+                             const struct record_stack *stack, uint32_t count)
 {
-    uint64_t weight = alloc_weight(size, thread_tls.gap_mean);
-    /* weight x size, from 1/2^16 to 1/2^8; 128 bits, as a block may have 2^47 bytes. */
-    unsigned __int128 amount = (unsigned __int128)weight * size;
-    return (struct record_values){
-        weight, (uint64_t)(amount >> (RECORD_FRACTION_BITS - RECORD_AMOUNT_BITS_ALLOC))};
+    recorder_add(RECORD_ALLOC, stack, count, &slot->label, block->values, true);
+    if (!heap_recorder_is_on())
+        return;
+    const struct heap_sample live = {
+        .pointer = block->pointer,
+        .size = block->size,
+        .weight = block->values.count,
+        .stack = stack,
+        .frames = count,
+        .thread = options.thread_labels ? &slot->label : NULL,
+        .now_s = (uint32_t)(clock_monotonic_ns() / NS_PER_SEC),
+    };
+    heap_recorder_add(&live, &thread_tls.rng);
 }
 
 /* Fills `stack`, adds the sample; returns the walk's flags. */
-static uint32_t walk_and_add(struct thread_slot *slot, struct record_stack *stack, size_t size)
+static uint32_t walk_and_add(struct thread_slot *slot, struct record_stack *stack,
+                             const struct block *block)
 {
     struct unwind_regs regs;
     struct unwind_stack home = {slot->stack_low, slot->stack_high};
@@ -111,7 +128,7 @@ static uint32_t walk_and_add(struct thread_slot *slot, struct record_stack *stac
         stats_add(STAT_STACKS_CUT, 1);
     else if (!(flags & UNWIND_COMPLETE))
         stats_add(STAT_STACKS_INCOMPLETE, 1);
-    recorder_add(RECORD_ALLOC, stack, count, &slot->label, values_of(size), true);
+    add_to_recorders(slot, block, stack, count);
     return flags;
 }
 
@@ -119,19 +136,22 @@ static uint32_t walk_and_add(struct thread_slot *slot, struct record_stack *stac
  * stands for as many. */
 enum { TIMED_ONE_IN = 8 };
 
-static uint32_t sample(struct thread_slot *slot, size_t size)
+static uint32_t sample(struct thread_slot *slot, const void *pointer, size_t size)
 {
     static struct record_stack no_frames;
+    /* Of an allocation that used up the calling thread's gap. */
+    const struct block block = {pointer, size,
+                                record_values_of(alloc_weight(size, thread_tls.gap_mean), size)};
     struct record_stack *stack = scratch_claim();
     uint32_t flags = 0;
     thread_note_name(slot);
     thread_guard_enter(slot);
     if (stack) {
-        flags = walk_and_add(slot, stack, size);
+        flags = walk_and_add(slot, stack, &block);
         scratch_give(stack);
     } else {
         /* No room to walk: the bytes are counted all the same, in a stack of no name. */
-        recorder_add(RECORD_ALLOC, &no_frames, 0, &slot->label, values_of(size), true);
+        add_to_recorders(slot, &block, &no_frames, 0);
         stats_add(STAT_ALLOC_DROPPED_BUSY, 1);
     }
     thread_guard_leave(slot);
@@ -139,7 +159,7 @@ static uint32_t sample(struct thread_slot *slot, size_t size)
     return flags;
 }
 
-static void sample_if_due(struct thread_tls *tls, size_t size)
+static void sample_if_due(struct thread_tls *tls, const void *pointer, size_t size)
 {
     struct thread_slot *slot = thread_current();
     uint64_t left = tls->bytes_until_sample + tls->bytes_after;
@@ -169,7 +189,7 @@ static void sample_if_due(struct thread_tls *tls, size_t size)
     if (!slot)
         slot = thread_attach(0, 0);
     if (slot)
-        flags = sample(slot, size);
+        flags = sample(slot, pointer, size);
     else
         stats_add(STAT_ALLOC_DROPPED_UNTRACKED, 1);
     set_left(tls, draw_gap(tls));
@@ -183,7 +203,7 @@ static void sample_if_due(struct thread_tls *tls, size_t size)
     tls->inside = 0;
 }
 
-static COLD void look_and_sample(size_t size)
+static COLD void look_and_sample(const void *pointer, size_t size)
 {
     struct thread_tls *tls = &thread_tls;
     uint32_t now = __atomic_load_n(&state, __ATOMIC_SEQ_CST);
@@ -197,14 +217,14 @@ static COLD void look_and_sample(size_t size)
     /* Inside: the agent's own doing (a thread of ours is being made), or an app's signal handler
      * that came in between. */
     if (!tls->alloc_depth && !tls->inside)
-        sample_if_due(tls, size);
+        sample_if_due(tls, pointer, size);
 }
 
-void alloc_sample_inside_hook(size_t size)
+void alloc_sample_inside_hook(const void *pointer, size_t size)
 {
     float_mode mode = float_mode_enter();
     presence_enter();
-    look_and_sample(size);
+    look_and_sample(pointer, size);
     presence_leave();
     float_mode_leave(mode);
 }

@@ -149,7 +149,8 @@ HELPER_SOURCES := $(filter-out $(SUITE_SOURCES) $(OTHER_SUITES) test/preload/che
 # threads keeps signals back until a thread is at a place that it knows: no instant is sampled then;
 # nor does it know the actors of check_heap_model, which are no threads.
 SUITE_PROGRAMS := $(patsubst test/%.c,$(TEST)/%, \
-    $(filter-out $(if $(SAN),test/check_shim_%) $(if $(findstring thread,$(SAN)),test/check_unwind_storm.c), \
+    $(filter-out $(if $(SAN),test/check_shim_%) \
+    $(if $(findstring thread,$(SAN)),test/check_unwind_storm.c test/check_heap_model.c), \
     $(SUITE_SOURCES)))
 HELPER_OBJECTS := $(patsubst %.c,$(TEST)/%.o,$(HELPER_SOURCES)) $(TEST)/profile.pb-c.o
 RUNNER := $(if $(filter-out $(shell uname -m),$(ARCH)),$(shell command -v qemu-$(ARCH)))

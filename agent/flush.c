@@ -12,6 +12,8 @@
 #include "agent/base/sys.h"
 #include "agent/export/export.h"
 #include "agent/rates.h"
+#include "agent/record/heap_recorder.h"
+#include "agent/record/heap_snapshot.h"
 #include "agent/record/time_recorder.h"
 #include "agent/sched/cpu_sample.h"
 #include "agent/sched/wall.h"
@@ -22,7 +24,7 @@
 /* A sample takes microseconds; a second means that its thread is stopped. */
 static const uint64_t quiescence_limit_ns = NS_PER_SEC;
 
-enum { COMMENTS = STAT_COUNT + 8, COMMENT_SIZE = 160 };
+enum { COMMENTS = STAT_COUNT + 9, COMMENT_SIZE = 160 };
 
 static struct lock flush_lock = LOCK_INIT(LOCK_FLUSH);
 static uint32_t sequence;
@@ -140,9 +142,16 @@ static bool has_unreached_thread(void)
     return false;
 }
 
+/* Frees alone make no window of a process that has not written one: a fork child that frees and
+ * then execs is not held up. */
+static bool is_due(void)
+{
+    return recorder_has_samples() || (sequence && heap_recorder_has_changed());
+}
+
 bool flush_is_due_at_end(void)
 {
-    return recorder_has_samples() || pending.window || wall_is_on() || has_unreached_thread();
+    return is_due() || pending.window || wall_is_on() || has_unreached_thread();
 }
 
 static uint64_t since_last_comments(enum stat_id stat)
@@ -173,7 +182,7 @@ static size_t comment_overhead(size_t count)
     return count;
 }
 
-static void make_comments(const struct window *window)
+static void make_comments(const struct window *window, bool has_live)
 {
     size_t count = comment_overhead(0);
     format(comments.texts[count++], COMMENT_SIZE, "libagent: service: %s",
@@ -194,12 +203,15 @@ static void make_comments(const struct window *window)
            window->totals.entries);
     format(comments.texts[count++], COMMENT_SIZE, "libagent: bytes of tables in use: %zu",
            window->stacks.arena.used + window->totals.arena.used + window->threads.arena.used);
+    if (has_live)
+        format(comments.texts[count++], COMMENT_SIZE, "libagent: records of the live heap: %u",
+               heap_snapshot_records());
     for (size_t i = 0; i < count; i++)
         comments.list[i] = comments.texts[i];
     comments.list[count] = NULL;
 }
 
-static int submit_family(const struct window *window, enum record_family family)
+static int submit_family(const struct window *window, enum record_family family, bool has_live)
 {
     bool is_time = family != RECORD_ALLOC;
     uint64_t duration = pending.end_monotonic_ns - window->start_monotonic_ns;
@@ -209,6 +221,10 @@ static int submit_family(const struct window *window, enum record_family family)
         .duration_ns = duration,
         .period = is_time ? NS_PER_SEC / options.frequency : options.alloc_interval,
         .thread_labels = options.thread_labels,
+        .age_label = options.heap_age,
+        .bytes_label = options.heap_bytes,
+        .has_window = is_time || (options.profiles & PROFILE_ALLOC),
+        .has_live = !is_time && has_live,
         .comments = comments.list,
     };
     struct buffer body = {0};
@@ -235,6 +251,26 @@ static bool is_profiled(enum record_family family)
     return family != RECORD_CPU || (options.profiles & PROFILE_CPU);
 }
 
+/* The live heap as it is now, for the families to come. False: there is none, or it failed. */
+static bool take_live(void)
+{
+    if (!heap_recorder_is_on())
+        return false;
+    const struct heap_view view = {
+        .now_s = (uint32_t)(clock_monotonic_ns() / NS_PER_SEC),
+        .min_age_s = (uint32_t)(options.heap_min_age_ns / NS_PER_SEC),
+        .by_thread = options.thread_labels,
+        .by_age = options.heap_age,
+        .by_size = options.heap_bytes,
+    };
+    int error = heap_snapshot_prepare(&view);
+    if (error) {
+        log_error("a window has no live heap: error %d", -error);
+        stats_add(STAT_HEAP_SNAPSHOTS_FAILED, 1);
+    }
+    return error == 0;
+}
+
 /* Encodes and submits the pending window if nobody can still write into it. */
 static int write_pending(void)
 {
@@ -243,13 +279,14 @@ static int write_pending(void)
         return -EAGAIN;
     }
     struct window *window = pending.window;
-    make_comments(window);
+    bool has_live = take_live();
+    make_comments(window, has_live);
     int blobs = 0;
     int result = 0;
     for (int family = 0; family < RECORD_FAMILIES; family++) {
         if (!is_profiled((enum record_family)family))
             continue;
-        int submitted = submit_family(window, (enum record_family)family);
+        int submitted = submit_family(window, (enum record_family)family, has_live);
         if (submitted < 0) {
             log_error("a window's %s profile is lost: error %d",
                       export_family_name((enum record_family)family), -submitted);
@@ -261,6 +298,8 @@ static int write_pending(void)
     }
     if (blobs)
         sequence++;
+    if (has_live)
+        heap_snapshot_finish();
     recorder_clear(window);
     pending.window = NULL;
     return result ? result : blobs;
@@ -289,7 +328,7 @@ static int flush_locked(bool final)
         add_own_threads();
         add_threads(final);
     }
-    if (!recorder_has_samples())
+    if (!is_due())
         return waited;
     uint64_t now = clock_monotonic_ns();
     pending.window = recorder_turn(now, clock_realtime_ns());

@@ -3,11 +3,13 @@
  * Protocol of a flush (one at a time, LOCK_FLUSH):
  *  1. Overhead measured since the last flush goes into the active window; at the end of the
  *     process also the CPU time of each thread after its last sample.
- *  2. A window without a sample of a timer or an allocation goes on; nothing is written.
+ *  2. A window without a sample of a timer or an allocation goes on; nothing is written (but for
+ *     the live heap, if it has changed since the process wrote it).
  *  3. The windows turn; the old one is read once all samples under way at that time are done.
  *     If one is not done within QUIESCENCE_LIMIT (its thread was stopped in the middle of a
  *     sample), the old window stays pending and the next flush begins with it.
- *  4. Each family is encoded and submitted; the window is cleared.
+ *  4. A snapshot of the live heap is taken. Each family is encoded and submitted; the window is
+ *     cleared.
  *
  * Owns: the sequence number, the pending window. Context: TICK, INIT. Locks: LOCK_FLUSH. */
 #ifndef LIBAGENT_FLUSH_H

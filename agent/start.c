@@ -16,6 +16,7 @@
 #include "agent/flush.h"
 #include "agent/life.h"
 #include "agent/rates.h"
+#include "agent/record/heap_recorder.h"
 #include "agent/record/scratch.h"
 #include "agent/record/time_recorder.h"
 #include "agent/sched/wall.h"
@@ -162,9 +163,20 @@ int start_all(void)
     return 0;
 }
 
+/* What an earlier start recorded is live still: frees were followed all the time. */
+static bool start_heap(void)
+{
+    if ((options.profiles & PROFILE_HEAP) && options_ok(PART_ALLOC) && options_ok(PART_HEAP))
+        return heap_recorder_start(options.heap_sample_rate) == 0;
+    heap_recorder_stop();
+    heap_recorder_clear();
+    return false;
+}
+
 void start_done(void)
 {
     bool with_alloc = (options.profiles & PROFILE_ALLOC) && options_ok(PART_ALLOC);
+    bool with_heap = start_heap();
     if (!thread_tls.internal && !thread_current()) {
         bool has_slot = thread_find_slot(sys_tid()) != NULL;
         struct thread_slot *slot = thread_attach(0, 0);
@@ -172,11 +184,11 @@ void start_done(void)
             app_thread_begins(slot);
     }
     agent_thread_start_ticks(life_scheduler);
-    if (with_alloc)
+    if (with_alloc || with_heap)
         alloc_start(options.alloc_interval);
     rates_start(life_scheduler ? life_scheduler->set_period : NULL);
-    bool with_cpu = (options.profiles & PROFILE_CPU) && life_scheduler;
-    log_info("profiling %s, pid %d:%s%s%s, stacks by %s", program_name, sys_pid(),
+    bool with_cpu = life_scheduler && (options.profiles & PROFILE_CPU);
+    log_info("profiling %s, pid %d:%s%s%s%s, stacks by %s", program_name, sys_pid(),
              with_cpu ? " cpu" : "", wall_is_on() ? " wall" : "", with_alloc ? " alloc" : "",
-             unwinder->name);
+             with_heap ? " heap" : "", unwinder->name);
 }

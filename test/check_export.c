@@ -33,6 +33,7 @@ static void setup(void)
     arena_set_budget((size_t)64 << 20);
     ck_assert_int_eq(recorder_start(1, 2), 0);
     request = (struct export_request){
+        .has_window = true,
         .family = RECORD_CPU,
         .start_unix_ns = 1700000000123456789,
         .duration_ns = 60000000001,

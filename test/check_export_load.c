@@ -30,6 +30,7 @@ static void start(size_t budget)
     ck_assert_int_eq(recorder_start(1, 2), 0);
     static const char *const comments[] = {"libagent: a figure: 17", NULL};
     request = (struct export_request){
+        .has_window = true,
         .family = RECORD_CPU,
         .start_unix_ns = 1700000000000000000,
         .duration_ns = 60000000000,

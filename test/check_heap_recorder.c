@@ -156,8 +156,7 @@ END_TEST
 START_TEST(one_in_n_samples_stands_for_n)
 {
     enum { BLOCKS = 20000, ONE_IN = 4 };
-    arena_set_budget(SIZE_MAX);
-    ck_assert_int_eq(heap_recorder_start(16 * MIB, ONE_IN), 0);
+    heap_fixture_start_one_in(16 * MIB, ONE_IN);
     for (uint32_t i = 0; i < BLOCKS; i++)
         heap_fixture_add(address_of(i), 10, SITE);
     struct heap_sum sum = heap_fixture_sum(0);
@@ -451,7 +450,6 @@ START_TEST(a_child_has_the_records_of_its_memory)
     heap.keys.shards[busy].lock = 1;
     pid_t child = fork();
     if (child == 0) {
-        heap_recorder_reset_in_child();
         heap_snapshot_reset_in_child();
         bool good = heap_fixture_sum(SITE).objects == (_i ? 0 : 1) &&
                     heap_fixture_sum(SITE + 1).bytes == 30;

@@ -80,7 +80,10 @@ START_TEST(defaults)
     ck_assert(options.enabled);
     ck_assert_str_eq(options.processes, "*");
     ck_assert(options.process_rate == 1);
-    ck_assert_uint_eq(options.profiles, PROFILE_CPU | PROFILE_ALLOC);
+    ck_assert_uint_eq(options.profiles, PROFILE_CPU | PROFILE_ALLOC | PROFILE_HEAP);
+    ck_assert_uint_eq(options.heap_sample_rate, 1);
+    ck_assert(!options.heap_age && !options.heap_bytes);
+    ck_assert_uint_eq(options.heap_min_age_ns, 0);
     ck_assert_uint_eq(options.frequency, 101);
     ck_assert_uint_eq(options.alloc_interval, 512 * 1024);
     ck_assert(options.overhead == 1);
@@ -189,8 +192,11 @@ START_TEST(wrong_values_switch_their_part_off)
     check_wrong("LIBAGENT_ALLOC_INTERVAL=512kB", interval, PART_ALLOC);
     check_wrong("LIBAGENT_ALLOC_INTERVAL=1025GiB", interval, PART_ALLOC);
     check_wrong("LIBAGENT_ALLOC_INTERVAL=17179869185GiB", interval, PART_ALLOC); /* wraps to 1 */
-    check_wrong("LIBAGENT_PROFILES=cpu,wake", "one or more of cpu, alloc, wall;", PART_ALL);
-    check_wrong("LIBAGENT_PROFILES=cpu,", "cpu, alloc, wall;", PART_ALL);
+    check_wrong("LIBAGENT_PROFILES=cpu,wake", "one or more of cpu, alloc, wall, heap;", PART_ALL);
+    check_wrong("LIBAGENT_HEAP_SAMPLE_RATE=0", "from 1 to 1000000;", PART_HEAP);
+    check_wrong("LIBAGENT_HEAP_SAMPLE_RATE=few", "from 1 to 1000000;", PART_HEAP);
+    check_wrong("LIBAGENT_HEAP_MIN_AGE=old", "", PART_HEAP);
+    check_wrong("LIBAGENT_PROFILES=cpu,", "cpu, alloc, wall, heap;", PART_ALL);
     static const char period[] = "0, or a time from 1s to 24h, in ms, s, m or h";
     check_wrong("LIBAGENT_PERIOD=999ms", period, PART_ALL);
     check_wrong("LIBAGENT_PERIOD=25h", period, PART_ALL);

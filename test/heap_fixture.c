@@ -10,8 +10,14 @@ static struct rng rng = {1};
 
 void heap_fixture_start(size_t bytes)
 {
+    heap_fixture_start_one_in(bytes, 1);
+}
+
+void heap_fixture_start_one_in(size_t bytes, uint64_t one_in)
+{
+    arena_set_budget(bytes / 3 * 8);
+    ck_assert_int_eq(heap_recorder_start(one_in), 0);
     arena_set_budget(SIZE_MAX);
-    ck_assert_int_eq(heap_recorder_start(bytes, 1), 0);
 }
 
 void heap_fixture_add(uintptr_t address, size_t size, uint64_t site)

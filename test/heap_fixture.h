@@ -9,6 +9,7 @@
 
 /* Tables of `bytes`, each sample kept. */
 void heap_fixture_start(size_t bytes);
+void heap_fixture_start_one_in(size_t bytes, uint64_t one_in);
 /* A block at `address` that stands for one, by a stack of one frame, `site`; no thread. */
 void heap_fixture_add(uintptr_t address, size_t size, uint64_t site);
 /* As the hook of free does it. */

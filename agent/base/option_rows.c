@@ -2,7 +2,7 @@
 
 #include "agent/base/clock.h"
 
-static const char *const profile_words[] = {"cpu", "alloc", "wall", NULL};
+static const char *const profile_words[] = {"cpu", "alloc", "wall", "heap", NULL};
 static const char *const scheduler_words[] = {"auto",  "cputimer", "sigprof", "sigalrm",
                                               "sleep", "event",    NULL};
 static const char *const unwinder_words[] = {"auto", "cfi", "fp", "libunwind", NULL};
@@ -40,7 +40,7 @@ const struct option_row option_rows[ROW_COUNT] = {
                       .type = TYPE_WORD_SET,
                       .part = PART_ALL,
                       MEMBER(profiles),
-                      .default_text = "cpu,alloc",
+                      .default_text = "cpu,alloc,heap",
                       .words = profile_words,
                       .help = "what is profiled, separated by commas"},
     [ROW_FREQUENCY] = {.name = OPTION_PREFIX "FREQUENCY",
@@ -90,6 +90,35 @@ const struct option_row option_rows[ROW_COUNT] = {
                       .help = "percent of the program's CPU time that samples may take: beyond, "
                               "they become rarer; rates that are set are kept unless this is set, "
                               "too"},
+    [ROW_HEAP_SAMPLE_RATE] = {.name = OPTION_PREFIX "HEAP_SAMPLE_RATE",
+                              .type = TYPE_COUNT,
+                              .part = PART_HEAP,
+                              MEMBER(heap_sample_rate),
+                              .default_text = "1",
+                              .low = 1,
+                              .high = 1000000,
+                              .help = "of so many sampled allocations one is kept for the live "
+                                      "heap"},
+    [ROW_HEAP_AGE] = {.name = OPTION_PREFIX "HEAP_AGE",
+                      .type = TYPE_BOOL,
+                      .part = PART_HEAP,
+                      MEMBER(heap_age),
+                      .default_text = "0",
+                      .help = "label what is live with age_seconds, in powers of two"},
+    [ROW_HEAP_MIN_AGE] = {.name = OPTION_PREFIX "HEAP_MIN_AGE",
+                          .type = TYPE_DURATION,
+                          .part = PART_HEAP,
+                          MEMBER(heap_min_age_ns),
+                          .default_text = "0",
+                          .low = NS_PER_SEC,
+                          .high = 365 * 24 * (3600 * NS_PER_SEC),
+                          .help = "younger blocks are left out of what is live"},
+    [ROW_HEAP_BYTES] = {.name = OPTION_PREFIX "HEAP_BYTES",
+                        .type = TYPE_BOOL,
+                        .part = PART_HEAP,
+                        MEMBER(heap_bytes),
+                        .default_text = "0",
+                        .help = "label what is live with bytes, the blocks' size class"},
     [ROW_MAX_FRAMES] = {.name = OPTION_PREFIX "MAX_FRAMES",
                         .type = TYPE_COUNT,
                         .part = PART_ALL,
@@ -221,6 +250,7 @@ const char *const option_consequence[PART_COUNT] = {
     [PART_ALL] = "nothing is profiled",
     [PART_CPU] = "CPU is not profiled",
     [PART_ALLOC] = "allocations are not profiled",
+    [PART_HEAP] = "the live heap is not profiled",
     [PART_OUTPUT] = "no profile is written",
     [PART_LOG] = "it is ignored",
 };

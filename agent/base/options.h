@@ -19,7 +19,7 @@
 #include "agent/base/compiler.h"
 #include "agent/base/log.h"
 
-enum { PROFILE_CPU = 1, PROFILE_ALLOC = 2, PROFILE_WALL = 4 };
+enum { PROFILE_CPU = 1, PROFILE_ALLOC = 2, PROFILE_WALL = 4, PROFILE_HEAP = 8 };
 enum unwinder_id { UNWINDER_AUTO, UNWINDER_CFI, UNWINDER_FP, UNWINDER_LIBUNWIND };
 enum scheduler_id {
     SCHEDULER_AUTO,
@@ -44,6 +44,10 @@ struct options {
     bool signals;                 /* LIBAGENT_SIGNALS */
     uint64_t alloc_interval;      /* LIBAGENT_ALLOC_INTERVAL: bytes, at least 1 */
     double overhead;              /* LIBAGENT_OVERHEAD: percent, above 0, to 20 */
+    uint64_t heap_sample_rate;    /* LIBAGENT_HEAP_SAMPLE_RATE: at least 1 */
+    bool heap_age;                /* LIBAGENT_HEAP_AGE */
+    uint64_t heap_min_age_ns;     /* LIBAGENT_HEAP_MIN_AGE: 0 or 1 s to a year */
+    bool heap_bytes;              /* LIBAGENT_HEAP_BYTES */
     uint32_t max_frames;          /* LIBAGENT_MAX_FRAMES: 1 to 1024 */
     enum unwinder_id unwinder;    /* LIBAGENT_UNWINDER */
     uint64_t period_ns;           /* LIBAGENT_PERIOD: 0 or 1 s to 24 h */
@@ -66,7 +70,7 @@ struct options {
 extern HIDDEN struct options options;
 
 /* A part that a wrong value switches off; PART_ALL switches off every one. */
-enum option_part { PART_ALL, PART_CPU, PART_ALLOC, PART_OUTPUT, PART_LOG, PART_COUNT };
+enum option_part { PART_ALL, PART_CPU, PART_ALLOC, PART_HEAP, PART_OUTPUT, PART_LOG, PART_COUNT };
 
 /* Step 1, in every process: enabled, AT_SECURE (`secure`), processes (matched against each of
  * `names`, a list ended by NULL: those that the program is known by), process rate (`unit` in

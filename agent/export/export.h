@@ -1,4 +1,5 @@
-/* export.h: from a quiescent window to the bytes of one pprof file a family.
+/* export.h: from a quiescent window, and the live heap's open snapshot, to the bytes of one pprof
+ * file a family.
  *
  * Names are found here, off every hot path: for each object all addresses of the window are
  * sorted, and one pass over .symtab (or .dynsym) names those that lie inside a symbol's size;
@@ -22,6 +23,9 @@ struct export_request {
     uint64_t duration_ns;
     uint64_t period; /* cpu, wall: nanoseconds between ticks; alloc: interval in bytes */
     bool thread_labels;
+    bool age_label, bytes_label; /* of what is live: as the snapshot was made */
+    bool has_window;             /* the window's values are written */
+    bool has_live;               /* those of the open snapshot of the live heap, too */
     const char *const *comments; /* texts, NULL at the end */
 };
 

@@ -8,33 +8,47 @@
 #include "agent/export/pprof_fields.h"
 #include "agent/export/string_table.h"
 #include "agent/export/syscall_names.h"
+#include "agent/record/heap_snapshot.h"
 
 struct value_type {
     const char *type, *unit;
 };
 
-/* What a family's file says of its values: the count first, then the amount, which is what
- * readers show unless asked. */
+/* The values of a row, each a sum in fixed point: of the window, and of what is live. */
+enum { WINDOW_COUNT, WINDOW_AMOUNT, LIVE_COUNT, LIVE_AMOUNT, VALUES };
+
+/* What a family's file says of its values: a count and then its amount. What readers show unless
+ * asked is the last one. */
 struct family_format {
     const char *name;
-    struct value_type count, amount, period;
+    struct value_type values[VALUES], period;
     unsigned amount_bits; /* fraction bits of a recorded amount */
 };
 
 static const struct family_format family_formats[RECORD_FAMILIES] = {
     [RECORD_CPU] = {.name = "cpu",
-                    .count = {"samples", "count"},
-                    .amount = {"cpu", "nanoseconds"},
+                    .values = {{"samples", "count"}, {"cpu", "nanoseconds"}},
                     .period = {"cpu", "nanoseconds"}},
     [RECORD_ALLOC] = {.name = "heap",
-                      .count = {"alloc_objects", "count"},
-                      .amount = {"alloc_space", "bytes"},
+                      .values = {{"alloc_objects", "count"},
+                                 {"alloc_space", "bytes"},
+                                 {"inuse_objects", "count"},
+                                 {"inuse_space", "bytes"}},
                       .period = {"space", "bytes"},
                       .amount_bits = RECORD_AMOUNT_BITS_ALLOC},
     [RECORD_WALL] = {.name = "wall",
-                     .count = {"samples", "count"},
-                     .amount = {"wall", "nanoseconds"},
+                     .values = {{"samples", "count"}, {"wall", "nanoseconds"}},
                      .period = {"wall", "nanoseconds"}},
+};
+
+/* A sample of the file. */
+struct row {
+    const uint64_t *pcs;
+    uint32_t generation, count;
+    const struct thread_label *thread; /* NULL: none */
+    uint32_t state;                    /* a wall sample's label */
+    uint64_t age_s, bytes;             /* labels of what is live; 0 where they are not asked for */
+    uint64_t values[VALUES];
 };
 
 struct encoder {
@@ -42,11 +56,12 @@ struct encoder {
     const struct family_format *format;
     struct string_table strings;
     struct location_table locations;
-    struct buffer rows;      /* struct window_row; equal looking ones added up */
+    struct buffer rows;      /* struct row; equal looking ones added up */
     struct pair_map by_look; /* (hash of locations, hash of labels) to row + 1 */
     struct buffer ids;       /* uint64_t: the locations of the sample that is written */
     uint32_t thread_name, thread_id, thread_id_unit; /* strings */
-    uint64_t samples;                                /* written */
+    uint32_t age, age_unit, bytes, bytes_unit;
+    uint64_t samples; /* written */
     struct buffer *out;
 };
 
@@ -57,23 +72,28 @@ const char *export_family_name(enum record_family family)
 
 /* ---- Rows ---------------------------------------------------------------------------------- */
 
-static uint64_t hash_labels(const struct encoder *encoder, const struct window_row *row)
+/* A label's words; all 0 where labels are switched off. */
+static const struct thread_label *label_of(const struct encoder *encoder, const struct row *row)
 {
-    uint64_t hash = row->state;
-    if (!encoder->request->thread_labels)
-        return hash;
-    uint64_t words[sizeof(*row->thread) / sizeof(uint64_t)];
-    memcpy(words, row->thread, sizeof(words));
+    static const struct thread_label none;
+    return encoder->request->thread_labels && row->thread ? row->thread : &none;
+}
+
+static uint64_t hash_labels(const struct encoder *encoder, const struct row *row)
+{
+    uint64_t words[sizeof(struct thread_label) / sizeof(uint64_t)];
+    memcpy(words, label_of(encoder, row), sizeof(words));
+    uint64_t hash = hash_mix(hash_mix(row->state, row->age_s), row->bytes);
     for (size_t i = 0; i < ARRAY_SIZE(words); i++)
         hash = hash_mix(hash, words[i]);
     return hash;
 }
 
-static bool look_equal(struct encoder *encoder, const struct window_row *a,
-                       const struct window_row *b)
+static bool look_equal(struct encoder *encoder, const struct row *a, const struct row *b)
 {
-    if (a->count != b->count || a->state != b->state ||
-        (encoder->request->thread_labels && memcmp(a->thread, b->thread, sizeof(*a->thread)) != 0))
+    if (a->count != b->count || a->state != b->state || a->age_s != b->age_s ||
+        a->bytes != b->bytes ||
+        memcmp(label_of(encoder, a), label_of(encoder, b), sizeof(*a->thread)) != 0)
         return false;
     for (uint32_t i = 0; i < a->count; i++)
         if (location_of(&encoder->locations, a->generation, a->pcs[i]) !=
@@ -82,13 +102,11 @@ static bool look_equal(struct encoder *encoder, const struct window_row *a,
     return true;
 }
 
-/* Adds a row, to an earlier one where the file would show the same stack and labels twice (two
- * generations of the module list, or labels switched off). */
-static int add_row(const struct window_row *row, void *data)
+/* Adds a row, to an earlier one where the file would show the same stack and labels twice (what a
+ * window and the live heap have of them, two generations of the module list, or labels switched
+ * off). */
+static int add_row(struct encoder *encoder, const struct row *row)
 {
-    struct encoder *encoder = data;
-    if (row->family != encoder->request->family)
-        return 0;
     uint64_t hash = row->count;
     for (uint32_t i = 0; i < row->count; i++) {
         uint32_t location = location_of(&encoder->locations, row->generation, row->pcs[i]);
@@ -96,25 +114,68 @@ static int add_row(const struct window_row *row, void *data)
             return -ENOMEM;
         hash = hash_mix(hash, location);
     }
-    uint64_t label = hash_labels(encoder, row);
-    struct window_row *rows = (struct window_row *)(void *)encoder->rows.data;
+    uint64_t labels = hash_labels(encoder, row);
+    struct row *rows = (struct row *)(void *)encoder->rows.data;
     /* Another look under the same hash: the next hash is tried. */
-    for (uint32_t found; (found = pair_map_get(&encoder->by_look, hash, label)); hash++) {
-        struct window_row *earlier = &rows[found - 1];
+    for (uint32_t found; (found = pair_map_get(&encoder->by_look, hash, labels)); hash++) {
+        struct row *earlier = &rows[found - 1];
         if (look_equal(encoder, earlier, row)) {
-            earlier->values.count += row->values.count;
-            earlier->values.amount += row->values.amount;
+            for (int i = 0; i < VALUES; i++)
+                earlier->values[i] += row->values[i];
             return 0;
         }
     }
     buffer_append(&encoder->rows, row, sizeof(*row));
     if (encoder->rows.error)
         return encoder->rows.error;
-    return pair_map_add(&encoder->by_look, hash, label,
+    return pair_map_add(&encoder->by_look, hash, labels,
                         (uint32_t)(encoder->rows.size / sizeof(*row)));
 }
 
+static int add_window_row(const struct window_row *row, void *data)
+{
+    struct encoder *encoder = data;
+    if (row->family != encoder->request->family)
+        return 0;
+    const struct row added = {
+        .pcs = row->pcs,
+        .generation = row->generation,
+        .count = row->count,
+        .thread = row->thread,
+        .state = row->state,
+        .values = {[WINDOW_COUNT] = row->values.count, [WINDOW_AMOUNT] = row->values.amount},
+    };
+    return add_row(encoder, &added);
+}
+
+static int add_live_row(const struct heap_row *row, void *data)
+{
+    const struct row added = {
+        .pcs = row->pcs,
+        .generation = row->generation,
+        .count = row->count,
+        .thread = row->thread,
+        .age_s = row->age_s,
+        .bytes = row->bytes,
+        .values = {[LIVE_COUNT] = row->values.count, [LIVE_AMOUNT] = row->values.amount},
+    };
+    return add_row(data, &added);
+}
+
+static int add_rows(struct encoder *encoder, const struct window *window)
+{
+    const struct export_request *request = encoder->request;
+    int error = request->has_window ? window_each(window, add_window_row, encoder) : 0;
+    return error || !request->has_live ? error : heap_snapshot_each(add_live_row, encoder);
+}
+
 /* ---- Samples ------------------------------------------------------------------------------- */
+
+/* Is it one of the file's sample types? */
+static bool is_written(const struct encoder *encoder, int value)
+{
+    return value >= LIVE_COUNT ? encoder->request->has_live : encoder->request->has_window;
+}
 
 static uint64_t round_fixed(uint64_t value, unsigned bits)
 {
@@ -150,6 +211,15 @@ static void encode_state(struct encoder *encoder, uint32_t state)
         encode_text_label(encoder, "approximate", "true");
 }
 
+static void encode_number(struct encoder *encoder, uint32_t key, uint64_t number, uint32_t unit)
+{
+    size_t mark = pb_begin(encoder->out, SAMPLE_LABEL);
+    pb_uint(encoder->out, LABEL_KEY, key);
+    pb_uint(encoder->out, LABEL_NUM, number);
+    pb_uint(encoder->out, LABEL_NUM_UNIT, unit);
+    pb_end(encoder->out, mark);
+}
+
 static void encode_thread(struct encoder *encoder, const struct thread_label *label)
 {
     struct buffer *out = encoder->out;
@@ -161,20 +231,42 @@ static void encode_thread(struct encoder *encoder, const struct thread_label *la
         pb_uint(out, LABEL_STR, string_table_add(&encoder->strings, label->name, length));
         pb_end(out, mark);
     }
-    if (label->tid) {
-        size_t mark = pb_begin(out, SAMPLE_LABEL);
-        pb_uint(out, LABEL_KEY, encoder->thread_id);
-        pb_uint(out, LABEL_NUM, label->tid);
-        pb_uint(out, LABEL_NUM_UNIT, encoder->thread_id_unit);
-        pb_end(out, mark);
-    }
+    if (label->tid)
+        encode_number(encoder, encoder->thread_id, label->tid, encoder->thread_id_unit);
 }
 
-static int encode_sample(struct encoder *encoder, const struct window_row *row)
+/* Age and size class are those of what is live; what the window allocated has none. */
+static void encode_live_labels(struct encoder *encoder, const struct row *row)
 {
-    uint64_t values[] = {round_fixed(row->values.count, RECORD_FRACTION_BITS),
-                         round_fixed(row->values.amount, encoder->format->amount_bits)};
-    if (values[0] == 0 && values[1] == 0)
+    if (row->values[LIVE_COUNT] == 0)
+        return;
+    if (encoder->request->age_label)
+        encode_number(encoder, encoder->age, row->age_s, encoder->age_unit);
+    if (encoder->request->bytes_label)
+        encode_number(encoder, encoder->bytes, row->bytes, encoder->bytes_unit);
+}
+
+/* Those of the file's sample types. Returns how many; 0 if all are 0. */
+static size_t values_of(const struct encoder *encoder, const struct row *row, uint64_t *values)
+{
+    size_t count = 0;
+    uint64_t any = 0;
+    for (int i = 0; i < VALUES; i++) {
+        if (!is_written(encoder, i))
+            continue;
+        bool is_count = i == WINDOW_COUNT || i == LIVE_COUNT;
+        values[count] = round_fixed(row->values[i],
+                                    is_count ? RECORD_FRACTION_BITS : encoder->format->amount_bits);
+        any |= values[count++];
+    }
+    return any ? count : 0;
+}
+
+static int encode_sample(struct encoder *encoder, const struct row *row)
+{
+    uint64_t values[VALUES];
+    size_t count = values_of(encoder, row, values);
+    if (!count)
         return 0;
     encoder->ids.size = 0;
     uint64_t *ids = buffer_room(&encoder->ids, row->count * sizeof(ids[0]));
@@ -186,11 +278,12 @@ static int encode_sample(struct encoder *encoder, const struct window_row *row)
     struct buffer *out = encoder->out;
     size_t mark = pb_begin(out, PROFILE_SAMPLE);
     pb_packed(out, SAMPLE_LOCATION_ID, ids, row->count);
-    pb_packed(out, SAMPLE_VALUE, values, ARRAY_SIZE(values));
+    pb_packed(out, SAMPLE_VALUE, values, count);
     if (row->thread && encoder->request->thread_labels)
         encode_thread(encoder, row->thread);
-    if (row->thread && row->family == RECORD_WALL)
+    if (row->thread && encoder->request->family == RECORD_WALL)
         encode_state(encoder, row->state);
+    encode_live_labels(encoder, row);
     pb_end(out, mark);
     encoder->samples++;
     return out->error;
@@ -198,17 +291,18 @@ static int encode_sample(struct encoder *encoder, const struct window_row *row)
 
 static int encode_samples(struct encoder *encoder, const struct window *window)
 {
-    const struct window_row *rows = (const void *)encoder->rows.data;
+    const struct row *rows = (const void *)encoder->rows.data;
     for (size_t i = 0; i < encoder->rows.size / sizeof(rows[0]); i++) {
         int error = encode_sample(encoder, &rows[i]);
         if (error)
             return error;
     }
     const uint64_t truncated_pc = PSEUDO_TRUNCATED;
-    const struct window_row truncated = {
+    const struct record_values sums = window->truncated[encoder->request->family];
+    const struct row truncated = {
         .pcs = &truncated_pc,
         .count = 1,
-        .values = window->truncated[encoder->request->family],
+        .values = {[WINDOW_COUNT] = sums.count, [WINDOW_AMOUNT] = sums.amount},
     };
     return encode_sample(encoder, &truncated);
 }
@@ -233,23 +327,37 @@ static void encode_header(struct encoder *encoder)
     pb_uint(out, PROFILE_PERIOD, request->period);
     for (const char *const *comment = request->comments; comment && *comment; comment++)
         pb_uint(out, PROFILE_COMMENT, add_string(encoder, *comment));
-    pb_uint(out, PROFILE_DEFAULT_SAMPLE_TYPE, add_string(encoder, encoder->format->amount.type));
+    int shown = request->has_live ? LIVE_AMOUNT : WINDOW_AMOUNT;
+    pb_uint(out, PROFILE_DEFAULT_SAMPLE_TYPE,
+            add_string(encoder, encoder->format->values[shown].type));
+}
+
+static void add_label_strings(struct encoder *encoder)
+{
+    if (encoder->request->thread_labels) {
+        encoder->thread_name = add_string(encoder, "thread name");
+        encoder->thread_id = add_string(encoder, "thread id");
+        encoder->thread_id_unit = add_string(encoder, "id");
+    }
+    if (encoder->request->age_label) {
+        encoder->age = add_string(encoder, "age_seconds");
+        encoder->age_unit = add_string(encoder, "seconds");
+    }
+    if (encoder->request->bytes_label)
+        encoder->bytes = encoder->bytes_unit = add_string(encoder, "bytes");
 }
 
 static int encode(struct encoder *encoder, const struct window *window)
 {
     int error = locations_begin(&encoder->locations);
     if (!error)
-        error = window_each(window, add_row, encoder);
+        error = add_rows(encoder, window);
     if (error)
         return error;
-    encode_value_type(encoder, PROFILE_SAMPLE_TYPE, encoder->format->count);
-    encode_value_type(encoder, PROFILE_SAMPLE_TYPE, encoder->format->amount);
-    if (encoder->request->thread_labels) {
-        encoder->thread_name = add_string(encoder, "thread name");
-        encoder->thread_id = add_string(encoder, "thread id");
-        encoder->thread_id_unit = add_string(encoder, "id");
-    }
+    for (int i = 0; i < VALUES; i++)
+        if (is_written(encoder, i))
+            encode_value_type(encoder, PROFILE_SAMPLE_TYPE, encoder->format->values[i]);
+    add_label_strings(encoder);
     error = encode_samples(encoder, window);
     if (error || encoder->samples == 0)
         return error;

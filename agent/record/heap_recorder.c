@@ -2,6 +2,8 @@
 
 #include <errno.h>
 
+#include "agent/base/arena.h"
+#include "agent/base/log.h"
 #include "agent/base/stats.h"
 #include "agent/record/heap_tables.h"
 #include "agent/record/model_step.h"
@@ -17,6 +19,9 @@ void (*model_step)(const void *place);
  * Of the rest three tenths for slots: 13 bytes of slots for the 48 of a record is what keeps them
  * three fifths full when all records are in use. */
 enum { KEYS_SHARE = 4, SLOTS_TENTHS = 3, SLOTS_FULL_TENTHS = 6 };
+
+/* Too little for the smallest tables. */
+static const size_t least_bytes = (size_t)128 << 10;
 
 /* One in 2^THINNING_MAX at most. */
 enum { THINNING_MAX = 20 };
@@ -40,9 +45,13 @@ static int create_tables(size_t bytes)
     return error;
 }
 
-int heap_recorder_start(size_t bytes, uint64_t one_in)
+int heap_recorder_start(uint64_t one_in)
 {
-    int error = heap.pool.records ? 0 : create_tables(bytes);
+    int error = heap.pool.records ? 0 : -ENOMEM;
+    for (size_t bytes = arena_budget() / 8 * 3; error && bytes > least_bytes; bytes /= 2)
+        error = create_tables(bytes);
+    if (error)
+        log_warn("no live heap: its tables have no room in LIBAGENT_MEMORY");
     heap.one_in = one_in;
     store_release(&heap.accepts, error == 0);
     return error;
@@ -251,6 +260,7 @@ void heap_recorder_reset_in_child(void)
     if (is_pinned && !heap_record_unpin(record))
         heap_give_back(ref);
     heap.pinned = 0;
+    heap.changed = 0; /* what the parent did is the parent's to show */
 }
 
 bool heap_recorder_has_changed(void)

@@ -4,7 +4,6 @@
 
 #include "agent/base/buffer.h"
 #include "agent/base/pair_map.h"
-#include "agent/record/heap_recorder.h"
 #include "agent/record/heap_tables.h"
 #include "agent/record/model_step.h"
 
@@ -181,6 +180,7 @@ uint32_t heap_snapshot_records(void)
 
 void heap_snapshot_reset_in_child(void)
 {
+    heap_recorder_reset_in_child();
     snapshot.rows = (struct buffer){0};
     snapshot.by_key = (struct pair_map){0};
     if (snapshot.open)

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "agent/base/compiler.h"
+#include "agent/record/heap_recorder.h"
 #include "agent/record/time_recorder.h"
 
 struct heap_view {
@@ -43,6 +44,7 @@ int heap_snapshot_prepare(const struct heap_view *view) MUST_USE;
 int heap_snapshot_each(int (*each)(const struct heap_row *, void *), void *data);
 void heap_snapshot_finish(void);
 uint32_t heap_snapshot_records(void);
+/* This and what the recorder does there. */
 void heap_snapshot_reset_in_child(void);
 
 /* The smallest of 16, 20, 24, 28, 32, 40, ... (four steps a doubling, about what allocators have)

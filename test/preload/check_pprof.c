@@ -56,7 +56,9 @@ START_TEST(test_go_tool_pprof_reads_both_families)
                           .arguments = (const char *[]){"malloc", "1500", "thread", NULL}});
     run_expect_quiet_success(&run);
     expect_read(run.profiles, "cpu", "leaf_malloc", "samples/count cpu/nanoseconds");
-    expect_read(run.profiles, "heap", "leaf_malloc", "alloc_objects/count alloc_space/bytes");
+    expect_read(
+        run.profiles, "heap", "leaf_malloc",
+        "alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes[dflt]");
     run_free(&run);
 }
 END_TEST

@@ -152,6 +152,7 @@ static struct made *make(void)
     profile->sample_type = made.type_list;
     profile->period_type = &made.types[2];
     profile->period = 9900990;
+    profile->default_sample_type = S_CPU;
     profile->n_mapping = 3;
     profile->mapping = made.mapping_list;
     profile->n_function = 4;
@@ -316,6 +317,7 @@ START_TEST(test_rules)
     BREAK(profile->duration_nanos = 0);
     BREAK(made->comments[0] = STRINGS);
     BREAK(profile->default_sample_type = STRINGS);
+    BREAK(profile->default_sample_type = S_SAMPLES);
     BREAK(profile->n_mapping = 0);
     BREAK(made->mappings[1].id = 3);
     BREAK(made->mappings[1].memory_start += 8);

@@ -227,8 +227,8 @@ static void expect_allocations(const struct run *run, const struct profile *prof
 struct children {
     unsigned count;
     double cpu, cpu_least, cpu_most;
-    double seen[PROFILE_VALUES];
-    struct truth truth[PROFILE_VALUES];
+    double seen[ALLOC_BYTES + 1];
+    struct truth truth[ALLOC_BYTES + 1];
 };
 
 static double allocated_under(const struct profile *profile, int value)
@@ -256,7 +256,7 @@ static void add_child(const struct run *run, const char *line, struct children *
     children->cpu_most += most;
     profile_free(&profile);
     profile_load(&profile, run->profiles, "heap", pid);
-    for (int value = 0; value < PROFILE_VALUES; value++) {
+    for (int value = 0; value <= ALLOC_BYTES; value++) {
         children->seen[value] += allocated_under(&profile, value);
         add_truth(&children->truth[value], counts, value);
     }

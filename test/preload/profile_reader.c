@@ -126,6 +126,22 @@ static int64_t label_number(const Profile *message, const Perftools__Profiles__S
     return 0;
 }
 
+static int64_t number_or_none(const Profile *message, const Perftools__Profiles__Sample *sample,
+                              const char *key)
+{
+    for (size_t i = 0; i < sample->n_label; i++)
+        if (strcmp(message->string_table[sample->label[i]->key], key) == 0)
+            return sample->label[i]->num;
+    return -1;
+}
+
+/* Where the file's values begin among ours. */
+static int first_value(const Profile *message)
+{
+    const char *first = message->string_table[message->sample_type[0]->type];
+    return strcmp(first, "inuse_objects") == 0 ? LIVE_OBJECTS : 0;
+}
+
 static uint32_t add_location(const Profile *message, uint64_t id, struct frame *out)
 {
     const Perftools__Profiles__Location *location = message->location[id - 1];
@@ -180,7 +196,10 @@ static void flatten(struct profile *profile)
             stack->approximate = ignored[0] != 0;
             stack->file = i;
             stack->frames = next;
-            memcpy(stack->values, sample->value, sizeof(stack->values));
+            memcpy(&stack->values[first_value(message)], sample->value,
+                   sample->n_value * sizeof(stack->values[0]));
+            stack->age_s = number_or_none(message, sample, "age_seconds");
+            stack->bytes = number_or_none(message, sample, "bytes");
             for (size_t j = 0; j < sample->n_location_id; j++) {
                 uint32_t added = add_location(message, sample->location_id[j], next);
                 next += added;
@@ -339,6 +358,18 @@ int64_t profile_self(const struct profile *profile, int value, const char *funct
 int64_t profile_under(const struct profile *profile, int value, const char *function)
 {
     SUM_WHERE(stack_has(stack, function));
+}
+
+int64_t profile_last_self(const struct profile *profile, int value, const char *function)
+{
+    SUM_WHERE(stack->file + 1 == profile->file_count &&
+              (!function[0] || strcmp(stack->frames[0].function, function) == 0));
+}
+
+int64_t profile_last_under(const struct profile *profile, int value, const char *function)
+{
+    SUM_WHERE(stack->file + 1 == profile->file_count &&
+              (!function[0] || stack_has(stack, function)));
 }
 
 int64_t profile_of_tid(const struct profile *profile, int value, int64_t tid)

@@ -15,13 +15,16 @@
 
 #include "profile.pb-c.h"
 
-enum { PROFILE_VALUES = 2, PROFILE_FILES_MAX = 2048 };
-/* Index of values: what the families count, and what they measure. */
+enum { PROFILE_VALUES = 4, PROFILE_FILES_MAX = 2048 };
+/* Index of values: what the families count, and what they measure. Of heap files that have no
+ * values of the window, or none of what is live, these are 0. */
 enum {
     CPU_SAMPLES = 0,
     CPU_NS = 1,
     ALLOC_OBJECTS = 0,
     ALLOC_BYTES = 1,
+    LIVE_OBJECTS = 2,
+    LIVE_BYTES = 3,
     WALL_SAMPLES = 0,
     WALL_NS = 1
 };
@@ -37,10 +40,11 @@ struct stack {
     uint32_t file;        /* index of the window */
     struct frame *frames; /* leaf first */
     int64_t values[PROFILE_VALUES];
-    const char *thread; /* label `thread name`, "": none */
-    int64_t tid;        /* label `thread id`, 0: none */
-    const char *state;  /* label `state`, "": none */
-    bool approximate;   /* label `approximate` */
+    const char *thread;   /* label `thread name`, "": none */
+    int64_t tid;          /* label `thread id`, 0: none */
+    int64_t age_s, bytes; /* labels of what is live, -1: none */
+    const char *state;    /* label `state`, "": none */
+    bool approximate;     /* label `approximate` */
 };
 
 struct profile {
@@ -69,6 +73,9 @@ int64_t profile_total(const struct profile *profile, int value);
 int64_t profile_self(const struct profile *profile, int value, const char *function);
 /* Where `function` is anywhere in the stack. */
 int64_t profile_under(const struct profile *profile, int value, const char *function);
+/* The same two of the last window alone: what was live at its end. "": all. */
+int64_t profile_last_self(const struct profile *profile, int value, const char *function);
+int64_t profile_last_under(const struct profile *profile, int value, const char *function);
 int64_t profile_of_tid(const struct profile *profile, int value, int64_t tid);
 int64_t profile_of_thread(const struct profile *profile, int value, const char *name);
 int64_t profile_of_state(const struct profile *profile, int value, const char *state);

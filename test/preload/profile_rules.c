@@ -80,27 +80,39 @@ static bool check_strings(struct check *check)
     return true;
 }
 
-static const struct family_types {
-    const char *family, *count, *amount, *unit, *period;
-} family_types[] = {
-    {"cpu", "samples", "cpu", "nanoseconds", "cpu"},
-    {"heap", "alloc_objects", "alloc_space", "bytes", "space"},
-    {"wall", "samples", "wall", "nanoseconds", "wall"},
+/* The values of the files that there are; each has all those of one row. */
+static const struct shape {
+    const char *family, *unit, *period;
+    const char *types[PROFILE_VALUES];
+} shapes[] = {
+    {"cpu", "nanoseconds", "cpu", {"samples", "cpu"}},
+    {"wall", "nanoseconds", "wall", {"samples", "wall"}},
+    {"heap", "bytes", "space", {"alloc_objects", "alloc_space"}},
+    {"heap", "bytes", "space", {"alloc_objects", "alloc_space", "inuse_objects", "inuse_space"}},
+    {"heap", "bytes", "space", {"inuse_objects", "inuse_space"}},
 };
+
+static bool has_shape(const Profile *profile, const char *family, const struct shape *shape)
+{
+    size_t count = 0;
+    if (strcmp(shape->family, family) != 0)
+        return false;
+    for (; count < PROFILE_VALUES && shape->types[count]; count++)
+        if (count >= profile->n_sample_type ||
+            !is_type(profile, profile->sample_type[count], shape->types[count],
+                     count % 2 == 0 ? "count" : shape->unit))
+            return false;
+    return count == profile->n_sample_type &&
+           strcmp(string_at(profile, profile->default_sample_type), shape->types[count - 1]) == 0;
+}
 
 static bool check_header(struct check *check, const char *family)
 {
     const Profile *profile = check->profile;
-    const struct family_types *types = family_types;
-    while (strcmp(types->family, family) != 0)
-        if (++types == family_types + sizeof(family_types) / sizeof(family_types[0]))
-            return broken(check, "no family %s", family);
-    if (profile->n_sample_type != PROFILE_VALUES)
-        return broken(check, "%zu sample types", profile->n_sample_type);
-    if (!is_type(profile, profile->sample_type[0], types->count, "count"))
-        return broken(check, "first sample type is not the count");
-    if (!is_type(profile, profile->sample_type[1], types->amount, types->unit))
-        return broken(check, "second sample type is not the amount");
+    const struct shape *types = shapes;
+    while (!has_shape(profile, family, types))
+        if (++types == shapes + sizeof(shapes) / sizeof(shapes[0]))
+            return broken(check, "sample types, or the default one, are none of %s", family);
     if (!is_type(profile, profile->period_type, types->period, types->unit))
         return broken(check, "period type");
     if (profile->period <= 0)

@@ -313,12 +313,12 @@ test-unwind: $(UNWIND)/unwind_differential $(UNWIND_PROGRAMS) $(PROGRAMS)
 test-unwind-deps:
 	sh test/deps.sh unwind
 
-BENCH_PROGRAMS := $(addprefix $(BENCH)/,bench_calls bench_memory bench_samples bench_single)
+BENCH_PROGRAMS := $(addprefix $(BENCH)/,bench_calls bench_latency bench_memory bench_samples bench_single)
 
 # Everything that is compiled, for lint.
 objects: $(PRODUCT)/libagent.so $(SUITE_PROGRAMS) $(PRELOAD_SUITES) $(PROGRAMS) \
     $(patsubst $(TEST)/%,$(TEST)/test/fuzz/%.o,$(FUZZ_TARGETS)) \
-    $(UNWIND)/unwind_differential $(UNWIND_PROGRAMS) $(BENCH_PROGRAMS) $(BENCH)/bench_unwind $(BENCH)/floor_shim.so $(BENCH)/in_place.so
+    $(UNWIND)/unwind_differential $(UNWIND_PROGRAMS) $(BENCH_PROGRAMS) $(BENCH)/bench_unwind $(BENCH)/bench_heap $(BENCH)/floor_shim.so $(BENCH)/in_place.so
 
 # ---- Everything else is a script ---------------------------------------------------------------
 
@@ -332,7 +332,7 @@ demo: deps
 	$(MAKE) all
 	sh test/demo.sh
 
-bench: all $(BENCH_PROGRAMS) $(BENCH)/bench_unwind $(BENCH)/floor_shim.so $(BENCH)/in_place.so
+bench: all $(BENCH_PROGRAMS) $(BENCH)/bench_unwind $(BENCH)/bench_heap $(BENCH)/floor_shim.so $(BENCH)/in_place.so
 	PYTHONDONTWRITEBYTECODE=1 python3 test/bench/run.py $(BENCH) libagent.so $(WHAT)
 
 bench-deps:
@@ -352,11 +352,11 @@ $(BENCH)/%: test/bench/%.c Makefile
 $(BENCH)/%: test/bench/%.cc Makefile
 	$(call build_program,$(CXX))
 
-# The unwinder beside libunwind, in one process; the agent's objects are the product's.
+# The unwinder beside libunwind, the live heap's tables; the agent's objects are the product's.
 UNWIND_PARTS := $(patsubst %.c,$(PRODUCT)/%.o,$(filter-out shim/%,$(SOURCES))) $(TEST)/helpers.a \
     $(THIRD_PARTY) Makefile
 
-$(BENCH)/bench_unwind: test/bench/bench_unwind.c $(UNWIND_PARTS)
+$(BENCH)/bench_unwind $(BENCH)/bench_heap: $(BENCH)/%: test/bench/%.c $(UNWIND_PARTS)
 	mkdir -p $(@D); $(call say,LINK)
 	$(CC) $(COMMON) -o $@ $(filter %.c %.o %.a,$^) $(CHECK_LIBS)
 

@@ -1,0 +1,71 @@
+/* bench_latency.c: `bench_latency LIVE SECONDS`: allocates LIVE blocks, and then times malloc (each
+ * block freed a thousand later) for so long. One line: how many, and their 50th, 99th, 99.9th and
+ * 99.99th hundredths and the longest, in nanoseconds. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { RING = 1000, BUCKETS = 64 * 16 };
+
+static uint64_t now_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* Sixteen buckets a doubling: 6 %. */
+static uint32_t bucket_of(uint64_t ns)
+{
+    if (ns < 16)
+        return (uint32_t)ns;
+    uint32_t top = 63 - (uint32_t)__builtin_clzll(ns);
+    return (top - 3) * 16 + (uint32_t)(ns >> (top - 4) & 15);
+}
+
+static uint64_t value_of(uint32_t bucket)
+{
+    return bucket < 16 ? bucket : (16ull + bucket % 16) << (bucket / 16 - 1);
+}
+
+static uint64_t counts[BUCKETS], total, longest;
+
+static uint64_t hundredth(double share)
+{
+    uint64_t below = 0;
+    for (uint32_t i = 0; i < BUCKETS; i++)
+        if ((double)(below += counts[i]) >= share * (double)total)
+            return value_of(i);
+    return longest;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t live = argc > 1 ? strtoull(argv[1], NULL, 0) : 0;
+    double seconds = argc > 2 ? atof(argv[2]) : 5;
+    void **blocks = malloc((live + 1) * sizeof(void *));
+    void *ring[RING] = {0};
+    if (!blocks)
+        return 1;
+    for (uint64_t i = 0; i < live; i++)
+        blocks[i] = malloc(48 + i % 64);
+    __asm__ volatile("" : : "r"(blocks) : "memory");
+    uint64_t end = now_ns() + (uint64_t)(seconds * 1e9);
+    for (uint64_t i = 0, last = 0; last < end; i++) {
+        free(ring[i % RING]);
+        uint64_t begin = now_ns();
+        ring[i % RING] = malloc(100);
+        last = now_ns();
+        uint64_t took = last - begin;
+        counts[bucket_of(took)]++;
+        total++;
+        longest = took > longest ? took : longest;
+    }
+    printf("%llu %llu %llu %llu %llu %llu\n", (unsigned long long)total,
+           (unsigned long long)hundredth(0.5), (unsigned long long)hundredth(0.99),
+           (unsigned long long)hundredth(0.999), (unsigned long long)hundredth(0.9999),
+           (unsigned long long)longest);
+    return 0;
+}

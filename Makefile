@@ -43,7 +43,7 @@ SHIM     := $(wildcard shim/*.c)
 PRODUCT_OBJECTS := $(patsubst %.c,$(PRODUCT)/%.o,$(SOURCES) $(SHIM))
 TEST_OBJECTS    := $(patsubst %.c,$(TEST)/%.o,$(SOURCES))
 SHIM_OBJECTS    := $(patsubst %.c,$(TEST)/%.o,$(SHIM))
-THIRD_PARTY     := $(ARCHIVE)/demangle.o $(ARCHIVE)/compress.o
+THIRD_PARTY     := $(ARCHIVE)/demangle.o $(ARCHIVE)/compress.o $(ARCHIVE)/unpack.o
 
 # ---- Flags -------------------------------------------------------------------------------------
 
@@ -94,8 +94,8 @@ $(PRODUCT)/%.o: %.c Makefile
 	mkdir -p $(@D); $(call say,CC)
 	$(CC) $(COMMON) $(AGENT) -c -o $@ $<
 
-# zstd, zlib and libiberty's demanglers come from the distribution's archives: what the functions
-# named here need, everything else of them local. Their heap and their checked printf are renamed
+# zstd, zlib, libiberty's demanglers and liblzma's decoder come from the distribution's archives: what
+# the functions named here need, everything else of them local. Their heap and their checked printf are renamed
 # to functions of ours: agent/export/demangle_heap.c for the demanglers, which do allocate;
 # uploader/third_party.c for the compressors, which are given allocators and never use their own.
 # zstd's trace hooks are weak and looked up in the app: they get names that no app has.
@@ -123,6 +123,10 @@ $(ARCHIVE)/compress.o: Makefile
 	    calloc=third_party_calloc free=third_party_free \
 	    ZSTD_trace_compress_begin=third_party_trace_begin \
 	    ZSTD_trace_compress_end=third_party_trace_end)
+
+$(ARCHIVE)/unpack.o: Makefile
+	$(call third_party,liblzma.a,lzma_raw_buffer_decode,malloc=third_party_malloc \
+	    calloc=third_party_calloc free=third_party_free)
 
 # The export map is a committed file; lint holds it against the list.
 map:

@@ -17,7 +17,7 @@
 #include "test/temp_folder.h"
 
 static struct demangler demangler;
-static char out[DEMANGLE_OUTPUT_MAX + 1];
+static char out[DEMANGLE_TEXT_MAX + 1];
 
 static void setup(void)
 {
@@ -73,6 +73,9 @@ static const struct {
     /* "FG" and digits in a crate's number, which nobody prints */
     {"_RNvCs1FGabcd_7mycrate3foo", "mycrate::foo"},
     {"_RNvC1a1b.llvm.42", "a::b"},
+    {"_ZN3foo3barEv@plt", "foo::bar()@plt"},
+    {"_RNvC1a1b@plt", "a::b@plt"},
+    {"_ZN3foo3barEv@pl", NULL},
     /* Not mangled */
     {"main", NULL},
     {"", NULL},
@@ -126,7 +129,7 @@ static void check_against_cxxfilt(char *line)
     size_t length = demangle(&demangler, line, out);
     if (length == 0) {
         ck_assert_str_eq(readable, line);
-    } else if (length == DEMANGLE_OUTPUT_MAX && strcmp(out + length - 3, "...") == 0) {
+    } else if (length == DEMANGLE_TEXT_MAX && strcmp(out + length - 3, "...") == 0) {
         ck_assert_int_eq(strncmp(out, readable, length - 3), 0);
     } else {
         ck_assert_str_eq(out, readable);
@@ -186,11 +189,11 @@ START_TEST(long_output_is_cut_with_dots)
         size_t whole = strlen("f()") + (size_t)count * 5 - 2;
         size_t length = demangle(&demangler, name, out);
         ck_assert_uint_eq(length, strlen(out));
-        if (whole <= DEMANGLE_OUTPUT_MAX) {
+        if (whole <= DEMANGLE_TEXT_MAX) {
             ck_assert_uint_eq(length, whole);
             ck_assert_str_eq(out + length - 4, "int)");
         } else {
-            ck_assert_uint_eq(length, DEMANGLE_OUTPUT_MAX);
+            ck_assert_uint_eq(length, DEMANGLE_TEXT_MAX);
             ck_assert_str_eq(out + length - 3, "...");
         }
     }
@@ -206,8 +209,8 @@ START_TEST(output_is_not_cut_through_a_character)
         snprintf(crate, sizeof(crate), "C%d%.*s", extra, extra, "abcdefgh");
         repeat(stpcpy(repeat(stpcpy(name, "_R"), "Nt", 140), crate), "u8gdel_5qa", 140);
         size_t length = demangle(&demangler, name, out);
-        ck_assert_uint_le(length, DEMANGLE_OUTPUT_MAX);
-        ck_assert_uint_ge(length, DEMANGLE_OUTPUT_MAX - 1);
+        ck_assert_uint_le(length, DEMANGLE_TEXT_MAX);
+        ck_assert_uint_ge(length, DEMANGLE_TEXT_MAX - 1);
         ck_assert_str_eq(out + length - 3, "...");
         unsigned char last = (unsigned char)out[length - 4];
         ck_assert_msg(last < 0xc0, "cut behind the first byte of a character");
@@ -319,7 +322,7 @@ START_TEST(damaged_names)
         strcpy(name, known[rng_next(&rng) % ARRAY_SIZE(known)].name);
         mutate(&rng, name, sizeof(name));
         size_t length = demangle(&demangler, name, out);
-        ck_assert_uint_le(length, DEMANGLE_OUTPUT_MAX);
+        ck_assert_uint_le(length, DEMANGLE_TEXT_MAX);
         if (length) {
             ck_assert_uint_eq(length, strlen(out));
             readable++;

@@ -1,7 +1,8 @@
 /* Names of addresses: every function of the libraries that are loaded here against readelf, and
- * the rules for the best name on small files made for them. */
+ * their linkage entries against objdump. */
 #include "test/check.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
 #include <stdbool.h>
@@ -9,16 +10,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/base/options.h"
 #include "agent/export/symbols.h"
 #include "agent/unwind/modules.h"
-#include "test/elf_builder.h"
 #include "test/map_faults.h"
 #include "test/temp_folder.h"
 
 /* ---- What readelf says ---------------------------------------------------------------------- */
 
 struct truth_symbol {
-    uint64_t value, size;
+    uint64_t value, size, section_end;
     bool has_type, is_local, is_global;
     char *name;
 };
@@ -28,11 +29,13 @@ struct truth {
     size_t count;
 };
 
-static bool in_executable_section(const char *elf, unsigned index)
+/* NULL for a section without code. */
+static const Elf64_Shdr *code_section(const char *elf, unsigned index)
 {
     const Elf64_Ehdr *header = (const void *)elf;
     const Elf64_Shdr *sections = (const void *)(elf + header->e_shoff);
-    return index < header->e_shnum && sections[index].sh_flags & SHF_EXECINSTR;
+    return index < header->e_shnum && sections[index].sh_flags & SHF_EXECINSTR ? &sections[index]
+                                                                               : NULL;
 }
 
 static void forget_names(struct truth *truth)
@@ -41,7 +44,7 @@ static void forget_names(struct truth *truth)
         free(truth->symbols[i].name);
 }
 
-/* The sized functions of .symtab, or else of .dynsym. */
+/* The functions of .symtab, or else of .dynsym. */
 static struct truth read_truth(const char *path)
 {
     size_t elf_size;
@@ -64,14 +67,20 @@ static struct truth read_truth(const char *path)
                    section, name) != 6)
             continue;
         bool has_type = strcmp(type, "FUNC") == 0 || strcmp(type, "IFUNC") == 0;
-        if (strtoull(size, NULL, 0) == 0 || section[0] < '0' || section[0] > '9' ||
-            !(has_type ||
-              (strcmp(type, "NOTYPE") == 0 && in_executable_section(elf, (unsigned)atoi(section)))))
+        if (section[0] < '0' || section[0] > '9' || !(has_type || strcmp(type, "NOTYPE") == 0))
+            continue;
+        const Elf64_Shdr *code = code_section(elf, (unsigned)atoi(section));
+        bool has_size = strtoull(size, NULL, 0) != 0;
+        uint64_t section_end = code ? code->sh_addr + code->sh_size : 0;
+        if (has_size ? !has_type && !code
+                     : !code || value < code->sh_addr || value >= section_end || name[0] == '.' ||
+                           name[0] == '$')
             continue;
         name[1 + strcspn(name + 1, "@")] = 0;
         truth.symbols[truth.count++] = (struct truth_symbol){
             .value = value,
             .size = strtoull(size, NULL, 0),
+            .section_end = section_end,
             .has_type = has_type,
             .is_local = strcmp(binding, "LOCAL") == 0,
             .is_global = strcmp(binding, "GLOBAL") == 0,
@@ -104,6 +113,22 @@ static bool is_preferred(const struct truth_symbol *a, const struct truth_symbol
     return false;
 }
 
+/* Is there a start or end of another symbol in (symbol, address], or of one with a size at its
+ * start? */
+static bool is_bounded(const struct truth *truth, const struct truth_symbol *symbol,
+                       uint64_t address)
+{
+    for (size_t i = 0; i < truth->count; i++) {
+        const struct truth_symbol *other = &truth->symbols[i];
+        uint64_t end = other->value + other->size;
+        if ((other->value > symbol->value && other->value <= address) ||
+            (other->size && end > symbol->value && end <= address) ||
+            (other->size && other->value == symbol->value))
+            return true;
+    }
+    return false;
+}
+
 static const char *true_name(const struct truth *truth, uint64_t address)
 {
     const struct truth_symbol *best = NULL;
@@ -111,7 +136,19 @@ static const char *true_name(const struct truth *truth, uint64_t address)
         if (covers(&truth->symbols[i], address) &&
             (!best || is_preferred(&truth->symbols[i], best)))
             best = &truth->symbols[i];
+    for (size_t i = 0; i < truth->count && !(best && best->size); i++) {
+        const struct truth_symbol *symbol = &truth->symbols[i];
+        if (symbol->size == 0 && address >= symbol->value && address < symbol->section_end &&
+            !is_bounded(truth, symbol, address) && (!best || is_preferred(symbol, best)))
+            best = symbol;
+    }
     return best ? best->name : "";
+}
+
+static bool is_linkage_entry(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 4 && strcmp(name + length - 4, "@plt") == 0;
 }
 
 static int compare(const void *a, const void *b)
@@ -149,8 +186,14 @@ static void check_object(const struct object *object, size_t *named, size_t *unn
         const char *expected = true_name(&truth, addresses[i]);
         const char *got = names[i].length ? (const char *)texts.data + names[i].offset : "";
         ck_assert_uint_eq(strlen(got), names[i].length);
-        ck_assert_msg(strcmp(got, expected) == 0, "%s %lx: '%s' instead of '%s'", object->path,
-                      (unsigned long)addresses[i], got, expected);
+        ck_assert_msg(strcmp(got, expected) == 0 || (!expected[0] && is_linkage_entry(got)),
+                      "%s %lx: '%s' instead of '%s'", object->path, (unsigned long)addresses[i],
+                      got, expected);
+        ck_assert(names[i].low <= addresses[i] && addresses[i] < names[i].high);
+        if (i % 16 == 0 && !is_linkage_entry(got)) { /* the answer holds as far as it says */
+            ck_assert_str_eq(true_name(&truth, names[i].low), expected);
+            ck_assert_str_eq(true_name(&truth, names[i].high - 1), expected);
+        }
         *(got[0] ? named : unnamed) += 1;
     }
     buffer_free(&texts);
@@ -160,8 +203,17 @@ static void check_object(const struct object *object, size_t *named, size_t *unn
     free(truth.symbols);
 }
 
+static const void *vdso_function(void)
+{
+    void *vdso = dlopen("linux-vdso.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    ck_assert_ptr_nonnull(vdso);
+    const void *function = dlsym(vdso, "__vdso_clock_gettime");
+    return function ? function : dlsym(vdso, "__kernel_clock_gettime");
+}
+
 static void setup(void)
 {
+    options.debug_path = "/nowhere"; /* where the machine has debug files, readelf tells less */
     ck_assert_int_eq(modules_start(dl_iterate_phdr), 0);
 }
 
@@ -171,14 +223,8 @@ START_TEST(all_functions_of_what_is_loaded)
     bool has_main = false, has_libc = false;
     for (uint32_t i = 0; i < modules_list->count; i++) {
         const struct object *object = modules_list->modules[i].object;
-        if (object->is_vdso) {
-            struct symbol_name name;
-            uint64_t address = object->segments[0].vaddr;
-            struct buffer texts = {0};
-            ck_assert_int_eq(symbols_find(object, &address, 1, &name, &texts), -ENOENT);
-            ck_assert_uint_eq(name.length, 0);
+        if (object->is_vdso)
             continue;
-        }
         check_object(object, &named, &unnamed);
         has_main |= object->is_main;
         has_libc |= strstr(object->path, "libc.so") != NULL;
@@ -186,6 +232,73 @@ START_TEST(all_functions_of_what_is_loaded)
     ck_assert(has_main && has_libc);
     ck_assert_uint_gt(named, 5000);
     ck_assert_uint_gt(unnamed, 50); /* libc's gaps: its local functions have no names */
+}
+END_TEST
+
+/* "0000000000001030 <malloc@plt>:" begins each entry that objdump knows. */
+static void check_linkage(const struct object *object, size_t *named)
+{
+    char command[512], *line = NULL;
+    size_t room = 0;
+    snprintf(command, sizeof(command), "objdump -d -j .plt -j .plt.sec -j .plt.got '%s' 2>&1",
+             object->path);
+    FILE *pipe = popen(command, "r");
+    ck_assert_ptr_nonnull(pipe);
+    while (getline(&line, &room, pipe) > 0) {
+        unsigned long long at;
+        char expected[4096];
+        if (sscanf(line, "%llx <%4095[^>]>:", &at, expected) != 2 || !is_linkage_entry(expected))
+            continue;
+        char *version = strchr(expected + 1, '@'); /* f@VERSION@plt */
+        strcpy(version, "@plt");
+        uint64_t addresses[] = {at, at + 7};
+        struct symbol_name names[2];
+        struct buffer texts = {0};
+        ck_assert_int_eq(symbols_find(object, addresses, 2, names, &texts), 0);
+        const char *got = names[0].length ? (char *)texts.data + names[0].offset : "";
+        /* Where the function is chosen at the start objdump knows just its resolver. */
+        if (expected[0] == '*')
+            ck_assert_msg(!got[0] || is_linkage_entry(got), "%llx: '%s'", at, got);
+        else
+            ck_assert_msg(strcmp(got, expected) == 0, "%s %llx: '%s' instead of '%s'", object->path,
+                          at, got, expected);
+        ck_assert_uint_eq(names[1].offset, names[0].offset);
+        ck_assert_uint_eq(names[1].length, names[0].length);
+        ck_assert_uint_eq(strlen(got), names[0].length);
+        *named += got[0] != 0;
+        buffer_free(&texts);
+    }
+    free(line);
+    ck_assert_int_eq(pclose(pipe), 0);
+}
+
+START_TEST(linkage_entries_of_what_is_loaded)
+{
+    size_t named = 0;
+    for (uint32_t i = 0; i < modules_list->count; i++)
+        if (!modules_list->modules[i].object->is_vdso)
+            check_linkage(modules_list->modules[i].object, &named);
+    ck_assert_uint_gt(named, 100);
+}
+END_TEST
+
+/* The vdso has no file: its image is read. */
+START_TEST(functions_of_the_vdso)
+{
+    for (uint32_t i = 0; i < modules_list->count; i++) {
+        const struct module *module = &modules_list->modules[i];
+        if (!module->object->is_vdso)
+            continue;
+        struct buffer texts = {0};
+        struct symbol_name name;
+        uint64_t address = (uintptr_t)vdso_function() - module->bias + 1;
+        ck_assert_int_eq(symbols_find(module->object, &address, 1, &name, &texts), 0);
+        ck_assert_uint_gt(name.length, 0);
+        ck_assert_ptr_nonnull(strstr((char *)texts.data + name.offset, "clock_gettime"));
+        buffer_free(&texts);
+        return;
+    }
+    ck_assert(test_is_emulated()); /* which has none */
 }
 END_TEST
 
@@ -224,139 +337,6 @@ START_TEST(own_local_function)
 }
 END_TEST
 
-/* ---- The rules ------------------------------------------------------------------------------ */
-
-enum {
-    FUNC = STT_FUNC,
-    NONE = STT_NOTYPE,
-    LOCAL = STB_LOCAL,
-    GLOBAL = STB_GLOBAL,
-    WEAK_ONE = STB_WEAK
-};
-
-/* The name that a file of these symbols gives to ELF_CODE + `at`; static storage. */
-static const char *name_at(const struct elf_symbol *symbols, size_t count, uint64_t at)
-{
-    static char text[256];
-    char path[TEMP_PATH_SIZE];
-    close(mkstemp(temp_path(path, "elf")));
-    struct elf_parts e = elf_build(symbols, count, SHT_SYMTAB);
-    write_file(path, e.data, e.size);
-    free(e.data);
-    struct object object = elf_built_object(path);
-    uint64_t address = ELF_CODE + at;
-    struct symbol_name name;
-    struct buffer texts = {0};
-    ck_assert_int_eq(symbols_find(&object, &address, 1, &name, &texts), 0);
-    snprintf(text, sizeof(text), "%.*s", (int)name.length,
-             name.length ? (char *)texts.data + name.offset : "");
-    buffer_free(&texts);
-    unlink(path);
-    return text;
-}
-
-/* Of two symbols the first wins, in whatever order they stand. */
-static const struct {
-    struct elf_symbol symbols[2];
-    uint64_t at;
-} preferred[] = {
-    {{{"inner", ELF_CODE + 8, 8, FUNC, LOCAL, 0}, {"outer", ELF_CODE, 64, FUNC, GLOBAL, 0}}, 8},
-    {{{"outer", ELF_CODE, 64, FUNC, GLOBAL, 0}, {"inner", ELF_CODE + 8, 8, FUNC, LOCAL, 0}}, 16},
-    {{{"typed", ELF_CODE, 8, FUNC, LOCAL, 0}, {"untyped", ELF_CODE, 8, NONE, GLOBAL, 0}}, 1},
-    {{{"__exported", ELF_CODE, 8, FUNC, WEAK_ONE, 0}, {"local", ELF_CODE, 8, FUNC, LOCAL, 0}}, 1},
-    {{{"write", ELF_CODE, 8, FUNC, WEAK_ONE, 0}, {"__write", ELF_CODE, 8, FUNC, GLOBAL, 0}}, 1},
-    {{{"global", ELF_CODE, 8, FUNC, GLOBAL, 0}, {"weak", ELF_CODE, 8, FUNC, WEAK_ONE, 0}}, 1},
-    {{{"short", ELF_CODE, 8, FUNC, GLOBAL, 0}, {"longer", ELF_CODE, 8, FUNC, GLOBAL, 0}}, 1},
-    {{{"_ZC1", ELF_CODE, 8, FUNC, WEAK_ONE, 0}, {"_ZC2", ELF_CODE, 8, FUNC, WEAK_ONE, 0}}, 1},
-    {{{"f@@VERS_2", ELF_CODE, 8, FUNC, GLOBAL, 0}, {"ff", ELF_CODE, 8, FUNC, GLOBAL, 0}}, 1},
-    {{{"ifunc", ELF_CODE, 8, STT_GNU_IFUNC, GLOBAL, 0}, {"untyped", ELF_CODE, 8, NONE, GLOBAL, 0}},
-     1},
-};
-
-START_TEST(the_better_of_two)
-{
-    const struct elf_symbol *both = preferred[_i].symbols;
-    const struct elf_symbol reversed[] = {both[1], both[0]};
-    char expected[64];
-    strcpy(expected, both[0].name);
-    expected[1 + strcspn(expected + 1, "@")] = 0;
-    ck_assert_str_eq(name_at(both, 2, preferred[_i].at), expected);
-    ck_assert_str_eq(name_at(reversed, 2, preferred[_i].at), expected);
-}
-END_TEST
-
-/* Symbols that name nothing at ELF_CODE + 8, and ends of those that name something. */
-static const struct {
-    struct elf_symbol symbol;
-    const char *at_7, *at_8, *at_15, *at_16;
-} alone[] = {
-    {{"f", ELF_CODE + 8, 8, FUNC, GLOBAL, 0}, "", "f", "f", ""},
-    {{"f", ELF_CODE + 8, 1, FUNC, GLOBAL, 0}, "", "f", "", ""},
-    {{"f", ELF_CODE + 8, 0, FUNC, GLOBAL, 0}, "", "", "", ""},
-    {{"f", ELF_CODE + 8, UINT64_MAX, FUNC, GLOBAL, 0}, "", "f", "f", "f"}, /* no wrapping around */
-    {{"f", 0, UINT64_MAX, FUNC, GLOBAL, 0}, "f", "f", "f", "f"},
-    {{"f", UINT64_MAX, UINT64_MAX, FUNC, GLOBAL, 0}, "", "", "", ""},
-    {{"f", ELF_CODE + 8, 8, STT_OBJECT, GLOBAL, 0}, "", "", "", ""},
-    {{"f", ELF_CODE + 8, 8, STT_TLS, GLOBAL, 0}, "", "", "", ""},
-    {{"f", ELF_CODE + 8, 8, STT_SECTION, LOCAL, 0}, "", "", "", ""},
-    {{"f", ELF_CODE + 8, 8, NONE, LOCAL, ELF_TEXT}, "", "f", "f", ""},
-    {{"f", ELF_CODE + 8, 8, NONE, LOCAL, ELF_DATA}, "", "", "", ""},
-    {{"f", ELF_CODE + 8, 8, NONE, LOCAL, 999}, "", "", "", ""},
-    {{"f", ELF_CODE + 8, 8, FUNC, GLOBAL, SHN_ABS}, "", "", "", ""},
-    {{"f", ELF_CODE + 8, 8, FUNC, GLOBAL, SHN_COMMON}, "", "", "", ""},
-    {{"", ELF_CODE + 8, 8, FUNC, GLOBAL, 0}, "", "", "", ""},
-    {{"f@VERSION", ELF_CODE + 8, 8, FUNC, GLOBAL, 0}, "", "f", "f", ""},
-    {{"@", ELF_CODE + 8, 8, FUNC, GLOBAL, 0}, "", "@", "@", ""},
-};
-
-START_TEST(one_symbol)
-{
-    ck_assert_str_eq(name_at(&alone[_i].symbol, 1, 7), alone[_i].at_7);
-    ck_assert_str_eq(name_at(&alone[_i].symbol, 1, 8), alone[_i].at_8);
-    ck_assert_str_eq(name_at(&alone[_i].symbol, 1, 15), alone[_i].at_15);
-    ck_assert_str_eq(name_at(&alone[_i].symbol, 1, 16), alone[_i].at_16);
-}
-END_TEST
-
-/* Three around each other and a lesser one that begins with the outer, in all orders in the file;
- * addresses that share a name share its text. */
-START_TEST(nested)
-{
-    static const struct elf_symbol symbols[] = {
-        {"middle", ELF_CODE + 10, 80, FUNC, GLOBAL, 0},
-        {"outer", ELF_CODE, 100, FUNC, GLOBAL, 0},
-        {"inner", ELF_CODE + 20, 10, FUNC, GLOBAL, 0},
-        {"a", ELF_CODE, 95, FUNC, LOCAL, 0},
-    };
-    int first = _i % 4, second = _i / 4 % 4, third = _i / 16;
-    if (first == second || second == third || first == third)
-        return;
-    const struct elf_symbol ordered[] = {symbols[first], symbols[second], symbols[third],
-                                         symbols[6 - first - second - third]};
-    char path[TEMP_PATH_SIZE];
-    close(mkstemp(temp_path(path, "elf")));
-    struct elf_parts e = elf_build(ordered, 4, SHT_DYNSYM);
-    write_file(path, e.data, e.size);
-    free(e.data);
-    struct object object = elf_built_object(path);
-    uint64_t addresses[101];
-    struct symbol_name names[101];
-    for (size_t i = 0; i < 101; i++)
-        addresses[i] = ELF_CODE + i;
-    struct buffer texts = {0};
-    ck_assert_int_eq(symbols_find(&object, addresses, 101, names, &texts), 0);
-    ck_assert_uint_eq(texts.size, sizeof("outer") + sizeof("middle") + sizeof("inner"));
-    for (size_t i = 0; i < 100; i++)
-        ck_assert_str_eq((char *)texts.data + names[i].offset, i >= 20 && i < 30   ? "inner"
-                                                               : i >= 10 && i < 90 ? "middle"
-                                                                                   : "outer");
-    ck_assert_uint_eq(names[100].length, 0);
-    buffer_free(&texts);
-    ck_assert_int_eq(symbols_find(&object, addresses, 0, names, &texts), 0);
-    unlink(path);
-}
-END_TEST
-
 START_TEST(no_memory)
 {
     const struct object *object;
@@ -384,14 +364,11 @@ Suite *suite(void)
     TCase *real = tcase_create("real");
     tcase_add_checked_fixture(real, setup, modules_forget);
     tcase_add_test(real, all_functions_of_what_is_loaded);
+    tcase_add_test(real, linkage_entries_of_what_is_loaded);
+    tcase_add_test(real, functions_of_the_vdso);
     tcase_add_test(real, own_local_function);
     tcase_add_test(real, no_memory);
     tcase_set_timeout(real, 60);
     suite_add_tcase(suite, real);
-    TCase *rules = tcase_create("rules");
-    tcase_add_loop_test(rules, the_better_of_two, 0, ARRAY_SIZE(preferred));
-    tcase_add_loop_test(rules, one_symbol, 0, ARRAY_SIZE(alone));
-    tcase_add_loop_test(rules, nested, 0, 64);
-    suite_add_tcase(suite, rules);
     return suite;
 }

@@ -7,11 +7,11 @@ set -eu
 
 # Compilers and the archives that are linked in
 build="gcc g++ libc6-dev binutils make clang
-    zlib1g-dev libzstd-dev libiberty-dev"
+    zlib1g-dev libzstd-dev libiberty-dev liblzma-dev"
 # The suites: Check, an independent reader of profiles, the reference unwinder, another linker, other
 # allocators
 suites="check libsubunit-dev protobuf-compiler protobuf-c-compiler libprotobuf-c-dev libunwind-dev lld
-    zstd musl-tools libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 util-linux"
+    zstd xz-utils musl-tools libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 util-linux"
 # Programs that are profiled, and the table of top functions
 demo="redis-server redis-tools python3"
 # Programs that suites run
@@ -29,7 +29,7 @@ unwind="ripgrep redis-server redis-tools postgresql"
 # The cross compiler, the emulator, and the libraries that suites and programs take (dpkg then knows
 # arm64 as a second architecture)
 aarch64="make gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user protobuf-c-compiler python3
-    zlib1g-dev:arm64 libzstd-dev:arm64 libiberty-dev:arm64 check:arm64 libsubunit-dev:arm64
+    zlib1g-dev:arm64 libzstd-dev:arm64 libiberty-dev:arm64 liblzma-dev:arm64 check:arm64 libsubunit-dev:arm64
     libprotobuf-c-dev:arm64 libunwind-dev:arm64 libstdc++6:arm64"
 
 case ${1:-} in

@@ -77,8 +77,10 @@ struct elf_parts elf_build(const struct elf_symbol *symbols, size_t count, uint3
         };
         name += strlen(symbols[i].name) + 1;
     }
-    e.sections[ELF_TEXT] =
-        (Elf64_Shdr){.sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC | SHF_EXECINSTR};
+    e.sections[ELF_TEXT] = (Elf64_Shdr){.sh_type = SHT_PROGBITS,
+                                        .sh_flags = SHF_ALLOC | SHF_EXECINSTR,
+                                        .sh_addr = ELF_CODE,
+                                        .sh_size = ELF_CODE_SIZE};
     e.sections[ELF_DATA] = (Elf64_Shdr){.sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC};
     e.sections[ELF_SYMBOLS] = (Elf64_Shdr){.sh_type = table_type,
                                            .sh_offset = (uint64_t)((uint8_t *)e.symbols - e.data),

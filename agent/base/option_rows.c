@@ -8,6 +8,7 @@ static const char *const scheduler_words[] = {"auto",  "cputimer", "sigprof", "s
 static const char *const unwinder_words[] = {"auto", "cfi", "fp", "libunwind", NULL};
 static const char *const compression_words[] = {"gzip", "zstd", "none", NULL};
 static const char *const start_words[] = {"auto", "manual", NULL};
+static const char *const symbols_words[] = {"names", "off", NULL};
 static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
 
 #define MEMBER(name_)                                                                              \
@@ -237,6 +238,20 @@ const struct option_row option_rows[ROW_COUNT] = {
                         .fixed = true,
                         .help = "1: where SIGTERM ends the program, the last profile is written "
                                 "before, within a second"},
+    [ROW_SYMBOLS] = {.name = OPTION_PREFIX "SYMBOLS",
+                     .type = TYPE_WORD,
+                     .part = PART_OUTPUT,
+                     MEMBER(symbols),
+                     .default_text = "names",
+                     .words = symbols_words,
+                     .help = "what is told of addresses: functions' names, or nothing, which "
+                             "leaves it to the reader"},
+    [ROW_DEBUG_PATH] = {.name = OPTION_PREFIX "DEBUG_PATH",
+                        .type = TYPE_TEXT,
+                        .part = PART_OUTPUT,
+                        MEMBER(debug_path),
+                        .default_text = "/usr/lib/debug",
+                        .help = "folders with separate debug files, separated by colons"},
     [ROW_HELP] = {.name = OPTION_PREFIX "HELP",
                   .type = TYPE_BOOL,
                   .part = PART_LOG,

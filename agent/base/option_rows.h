@@ -69,6 +69,8 @@ enum row_index {
     ROW_TOGGLE_SIGNAL,
     ROW_FLUSH_SIGNAL,
     ROW_TERM_FLUSH,
+    ROW_SYMBOLS,
+    ROW_DEBUG_PATH,
     ROW_HELP,
     ROW_COUNT
 };

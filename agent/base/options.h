@@ -29,6 +29,7 @@ enum scheduler_id {
     SCHEDULER_SLEEP,
     SCHEDULER_EVENT
 };
+enum symbols { SYMBOLS_NAMES, SYMBOLS_OFF };
 enum compression { COMPRESSION_GZIP, COMPRESSION_ZSTD, COMPRESSION_NONE };
 
 /* One member a row of the table, in its order; the text values point into a copy made at load,
@@ -64,6 +65,8 @@ struct options {
     uint32_t toggle_signal;       /* LIBAGENT_TOGGLE_SIGNAL: number, 0: none */
     uint32_t flush_signal;        /* LIBAGENT_FLUSH_SIGNAL: the same */
     bool term_flush;              /* LIBAGENT_TERM_FLUSH */
+    enum symbols symbols;         /* LIBAGENT_SYMBOLS */
+    const char *debug_path;       /* LIBAGENT_DEBUG_PATH: folders, separated by colons */
     bool help;                    /* LIBAGENT_HELP */
 };
 

@@ -195,8 +195,8 @@ static size_t copy_cut(char *out, const char *text)
 {
     static const char dots[] = "...";
     size_t length = strlen(text);
-    if (length > DEMANGLE_OUTPUT_MAX) {
-        length = DEMANGLE_OUTPUT_MAX - (sizeof(dots) - 1);
+    if (length > DEMANGLE_TEXT_MAX) {
+        length = DEMANGLE_TEXT_MAX - (sizeof(dots) - 1);
         while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80)
             length--; /* not through a character of UTF-8 */
         /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): the dots end it */
@@ -206,6 +206,19 @@ static size_t copy_cut(char *out, const char *text)
     }
     memcpy(out, text, length + 1);
     return length;
+}
+
+/* Cuts "@plt" (symbols.c puts it behind names of linkage entries) from the copy. Its length, or 0.
+ */
+static size_t cut_plt(char *copy, size_t *length)
+{
+    static const char suffix[] = "@plt";
+    const size_t size = sizeof(suffix) - 1;
+    if (*length <= size || memcmp(copy + *length - size, suffix, size) != 0)
+        return 0;
+    *length -= size;
+    copy[*length] = 0;
+    return size;
 }
 
 size_t demangle(const struct demangler *demangler, const char *name, char *out)
@@ -218,10 +231,15 @@ size_t demangle(const struct demangler *demangler, const char *name, char *out)
     size_t length = copy_without_module(copy, name);
     if (length == 0)
         return 0;
+    size_t suffix = cut_plt(copy, &length);
     const char *text = NULL;
     if (!is_rust_v0 || bound_rust_name(copy))
         text = run(demangler, rust_demangle, copy);
     if (!text && is_cxx && length <= DEMANGLE_CXX_INPUT_MAX && is_cxx_name_bounded(demangler, copy))
         text = run(demangler, cplus_demangle_v3, copy);
-    return text ? copy_cut(out, text) : 0;
+    if (!text)
+        return 0;
+    size_t written = copy_cut(out, text);
+    memcpy(out + written, name + strlen(name) - suffix, suffix + 1);
+    return written + suffix;
 }

@@ -17,7 +17,8 @@
 #include "agent/base/compiler.h"
 
 enum {
-    DEMANGLE_OUTPUT_MAX = 1024,     /* longer ones end in "..." there */
+    DEMANGLE_TEXT_MAX = 1024, /* longer ones end in "..." there */
+    DEMANGLE_OUTPUT_MAX = DEMANGLE_TEXT_MAX + sizeof("@plt") - 1, /* which stays behind them */
     DEMANGLE_CXX_INPUT_MAX = 1024,  /* libiberty's own limit (DEMANGLE_RECURSION_LIMIT / 2) */
     DEMANGLE_RUST_INPUT_MAX = 4096, /* v0 spells out all generics; libiberty has no limit */
 };
@@ -30,7 +31,8 @@ struct demangler {
 void demangle_start(struct demangler *demangler);
 void demangle_stop(struct demangler *demangler);
 /* The readable form of `name` (ends with 0) in `out` (DEMANGLE_OUTPUT_MAX + 1 bytes, ends with
- * 0); its length, or 0 when the name is no mangled one, or not readable within the limits. */
+ * 0); its length, or 0 when the name is no mangled one, or not readable within the limits. Of a
+ * name that ends in "@plt" what is before that. */
 size_t demangle(const struct demangler *demangler, const char *name, char *out);
 
 #endif

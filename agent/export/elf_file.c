@@ -24,6 +24,10 @@ int elf_read(const struct elf_file *file, uint64_t offset, void *data, size_t si
 {
     if (offset > file->size || size > file->size - offset)
         return -EIO;
+    if (file->memory) {
+        memcpy(data, file->memory + offset, size);
+        return 0;
+    }
     for (size_t done = 0; done < size;) {
         long moved =
             sys_call4(SYS_pread64, file->fd, (uint8_t *)data + done, size - done, offset + done);
@@ -53,6 +57,15 @@ static bool is_extent(const struct elf_file *file, uint64_t offset, uint64_t siz
     return offset <= file->size && size <= file->size - offset;
 }
 
+static void find_section_names(struct elf_file *file, uint32_t index)
+{
+    Elf64_Shdr names;
+    if (index < file->section_count &&
+        !elf_read(file, file->header.e_shoff + index * sizeof(names), &names, sizeof(names)) &&
+        names.sh_type == SHT_STRTAB && is_extent(file, names.sh_offset, names.sh_size))
+        file->section_names = (struct elf_extent){.offset = names.sh_offset, .size = names.sh_size};
+}
+
 static int read_header(struct elf_file *file)
 {
     Elf64_Ehdr *header = &file->header;
@@ -69,16 +82,25 @@ static int read_header(struct elf_file *file)
     if (header->e_shentsize != sizeof(Elf64_Shdr))
         return -ENOEXEC;
     uint64_t count = header->e_shnum;
-    if (count == 0) { /* more than fit there: the first header has the number */
+    uint32_t names = header->e_shstrndx;
+    if (count == 0 || names == SHN_XINDEX) { /* larger than fits there: the first header has it */
         Elf64_Shdr first;
         if (elf_read(file, header->e_shoff, &first, sizeof(first)))
             return -ENOEXEC;
-        count = first.sh_size;
+        count = count ? count : first.sh_size;
+        names = names == SHN_XINDEX ? first.sh_link : names;
     }
     if (count > SECTIONS_MAX || !is_extent(file, header->e_shoff, count * sizeof(Elf64_Shdr)))
         return -ENOEXEC;
     file->section_count = (uint32_t)count;
+    find_section_names(file, names);
     return 0;
+}
+
+int elf_open_memory(struct elf_file *file, const void *data, size_t size)
+{
+    *file = (struct elf_file){.fd = -1, .memory = data, .size = size};
+    return read_header(file);
 }
 
 int elf_open(struct elf_file *file, const char *path)
@@ -105,7 +127,8 @@ int elf_open(struct elf_file *file, const char *path)
 
 void elf_close(struct elf_file *file)
 {
-    sys_close(file->fd);
+    if (!file->memory)
+        sys_close(file->fd);
     file->fd = -1;
 }
 
@@ -140,22 +163,19 @@ struct build_id {
     uint32_t size;
 };
 
-/* 1 when this note is the build id. */
-static int find_build_id(const struct elf_file *file, const Elf64_Phdr *header, void *data)
+/* 1 when the build id is among these notes. */
+static int find_in_notes(const struct elf_file *file, struct elf_extent notes, uint64_t padding,
+                         struct build_id *id)
 {
-    struct build_id *id = data;
-    if (header->p_type != PT_NOTE)
+    uint64_t size = MIN_OF(notes.size, (uint64_t)NOTES_MAX);
+    if (!is_extent(file, notes.offset, size))
         return 0;
-    uint64_t size = MIN_OF(header->p_filesz, (uint64_t)NOTES_MAX);
-    if (!is_extent(file, header->p_offset, size))
-        return 0;
-    uint64_t padding = header->p_align == 8 ? 8 : 4;
     for (uint64_t at = 0; size - at >= sizeof(Elf64_Nhdr);) {
         struct {
             Elf64_Nhdr header;
             char name[4];
         } note = {.name = ""};
-        int error = elf_read(file, header->p_offset + at, &note, MIN_OF(sizeof(note), size - at));
+        int error = elf_read(file, notes.offset + at, &note, MIN_OF(sizeof(note), size - at));
         if (error)
             return error;
         at += sizeof(note.header) + ALIGN_UP((uint64_t)note.header.n_namesz, padding);
@@ -166,7 +186,7 @@ static int find_build_id(const struct elf_file *file, const Elf64_Phdr *header, 
             if (note.header.n_descsz > size - at)
                 return 0;
             id->size = MIN_OF(note.header.n_descsz, (uint32_t)BUILD_ID_MAX);
-            error = elf_read(file, header->p_offset + at, id->bytes, id->size);
+            error = elf_read(file, notes.offset + at, id->bytes, id->size);
             return error ? error : 1;
         }
         at += ALIGN_UP((uint64_t)note.header.n_descsz, padding);
@@ -174,6 +194,19 @@ static int find_build_id(const struct elf_file *file, const Elf64_Phdr *header, 
             return 0;
     }
     return 0;
+}
+
+static int find_build_id(const struct elf_file *file, const Elf64_Phdr *header, void *data)
+{
+    struct elf_extent notes = {.offset = header->p_offset, .size = header->p_filesz};
+    return header->p_type == PT_NOTE
+               ? find_in_notes(file, notes, header->p_align == 8 ? 8 : 4, data)
+               : 0;
+}
+
+static bool is_build_id_of(const struct build_id *id, const struct object *object)
+{
+    return id->size == object->build_id_size && memcmp(id->bytes, object->build_id, id->size) == 0;
 }
 
 int elf_check_identity(const struct elf_file *file, const struct object *object)
@@ -189,9 +222,7 @@ int elf_check_identity(const struct elf_file *file, const struct object *object)
                    ? 0
                    : -ESTALE;
     struct build_id id = {.size = 0};
-    if (each_program_header(file, find_build_id, &id) != 1)
-        return -ESTALE;
-    return id.size == object->build_id_size && memcmp(id.bytes, object->build_id, id.size) == 0
+    return each_program_header(file, find_build_id, &id) == 1 && is_build_id_of(&id, object)
                ? 0
                : -ESTALE;
 }
@@ -211,6 +242,83 @@ int elf_each_section(const struct elf_file *file,
             each(&headers[i], first + i, data);
     }
     return 0;
+}
+
+struct id_search {
+    const struct elf_file *file;
+    struct build_id id;
+    bool is_found;
+};
+
+static void search_build_id(const Elf64_Shdr *section, uint32_t index, void *data)
+{
+    (void)index;
+    struct id_search *search = data;
+    struct elf_extent notes = {.offset = section->sh_offset, .size = section->sh_size};
+    if (section->sh_type == SHT_NOTE && !search->is_found)
+        search->is_found = find_in_notes(search->file, notes, section->sh_addralign == 8 ? 8 : 4,
+                                         &search->id) == 1;
+}
+
+/* By the sections: the segments of debug files are those of the object, with offsets that lead
+ * nowhere. */
+static bool read_build_id(const struct elf_file *file, struct build_id *id)
+{
+    struct id_search search = {.file = file};
+    if (elf_each_section(file, search_build_id, &search) || !search.is_found)
+        return false;
+    *id = search.id;
+    return true;
+}
+
+bool elf_has_build_id(const struct elf_file *file)
+{
+    struct build_id id;
+    return read_build_id(file, &id);
+}
+
+bool elf_has_build_id_of(const struct elf_file *file, const struct object *object)
+{
+    struct build_id id;
+    return object->build_id_size && read_build_id(file, &id) && is_build_id_of(&id, object);
+}
+
+bool elf_section_begins(const struct elf_file *file, const Elf64_Shdr *section, const char *text)
+{
+    char name[32];
+    size_t length = strlen(text);
+    long got = elf_read_some(file, file->section_names, section->sh_name, name, sizeof(name));
+    return got >= (long)length && memcmp(name, text, length) == 0;
+}
+
+struct name_search {
+    const struct elf_file *file;
+    const char *name;
+    Elf64_Shdr *found;
+    bool is_found;
+};
+
+static void search_name(const Elf64_Shdr *section, uint32_t index, void *data)
+{
+    (void)index;
+    struct name_search *search = data;
+    char name[32] = {0};
+    if (search->is_found || section->sh_type == SHT_NOBITS ||
+        !is_extent(search->file, section->sh_offset, section->sh_size))
+        return;
+    long got = elf_read_some(search->file, search->file->section_names, section->sh_name, name,
+                             sizeof(name) - 1);
+    if (got > 0 && strcmp(name, search->name) == 0) {
+        *search->found = *section;
+        search->is_found = true;
+    }
+}
+
+int elf_find_section(const struct elf_file *file, const char *name, Elf64_Shdr *found)
+{
+    struct name_search search = {.file = file, .name = name, .found = found};
+    int error = elf_each_section(file, search_name, &search);
+    return error ? error : search.is_found ? 0 : -ENOENT;
 }
 
 struct symbol_search {

@@ -2,8 +2,8 @@
  * file a family.
  *
  * Names are found here, off every hot path: for each object all addresses of the window are
- * sorted, and one pass over .symtab (or .dynsym) names those that lie inside a symbol's size;
- * others are `object+0xoffset`. Files are read by pread, never mapped (a file cut meanwhile must
+ * sorted, and one pass over its table of symbols (symbols.h tells which) names them; what has no
+ * name is `object+0xoffset`. Files are read by pread, never mapped (a file cut meanwhile must
  * not fault), and only when their build id is still that of the loaded object.
  *
  * Owns: nothing that lasts. Context: TICK, INIT (exit). Locks: LOCK_MODULES for resolving, short.

@@ -5,6 +5,7 @@
 
 #include "agent/base/format.h"
 #include "agent/base/log.h"
+#include "agent/base/options.h"
 #include "agent/base/protobuf.h"
 #include "agent/base/sys.h"
 #include "agent/export/demangle.h"
@@ -240,6 +241,16 @@ static int name_place(struct naming *naming, uint32_t first, uint32_t end)
     return 0;
 }
 
+/* Names only what the agent itself puts into stacks. */
+static int name_pseudo_frames(struct naming *naming)
+{
+    int error = 0;
+    for (uint32_t i = 0; !error && i < location_count(naming->table); i++)
+        if (place_at(naming->table, location_at(naming->table, i)->place)->is_pseudo)
+            error = name_by_address(naming, i);
+    return error;
+}
+
 static int name_all(struct naming *naming)
 {
     uint32_t count = location_count(naming->table);
@@ -274,7 +285,7 @@ int locations_name(struct location_table *table, struct string_table *strings)
     naming.order = (uint32_t *)(void *)(naming.names + count);
     naming.readable = (char *)(naming.order + count);
     demangle_start(&naming.demangler);
-    int error = name_all(&naming);
+    int error = options.symbols == SYMBOLS_OFF ? name_pseudo_frames(&naming) : name_all(&naming);
     demangle_stop(&naming.demangler);
     buffer_free(&naming.texts);
     sys_unmap(arrays, size);
@@ -289,7 +300,7 @@ static uint32_t mappings_of(const struct place *place)
 }
 
 static void encode_mapping(struct buffer *out, uint32_t number, struct object_segment segment,
-                           uint32_t filename, uint32_t build_id)
+                           uint32_t filename, uint32_t build_id, bool has_functions)
 {
     const uint64_t page = PAGE_SIZE_MIN;
     uint64_t end = segment.vaddr + segment.size;
@@ -301,7 +312,7 @@ static void encode_mapping(struct buffer *out, uint32_t number, struct object_se
     pb_uint(out, MAPPING_FILE_OFFSET, ALIGN_DOWN(segment.offset, page));
     pb_uint(out, MAPPING_FILENAME, filename);
     pb_uint(out, MAPPING_BUILD_ID, build_id);
-    pb_uint(out, MAPPING_HAS_FUNCTIONS, 1);
+    pb_uint(out, MAPPING_HAS_FUNCTIONS, has_functions);
     pb_end(out, mark);
 }
 
@@ -327,7 +338,8 @@ static void encode_place(struct buffer *out, struct string_table *strings,
         met = (struct object_segment){.size = 1};
     for (uint32_t i = 0; i < mappings_of(place); i++)
         encode_mapping(out, first_mapping + i,
-                       object && object->segment_count ? object->segments[i] : met, name, build_id);
+                       object && object->segment_count ? object->segments[i] : met, name, build_id,
+                       place->is_pseudo || options.symbols != SYMBOLS_OFF);
 }
 
 /* Which of the place's mappings holds the address; the first one when none does. */
@@ -351,9 +363,11 @@ static void encode_locations(const struct location_table *table, const uint32_t 
                 first_mapping[location->place] +
                     segment_of(place_at(table, location->place), location->address));
         pb_uint(out, LOCATION_ADDRESS, location->address);
-        size_t line = pb_begin(out, LOCATION_LINE);
-        pb_uint(out, LINE_FUNCTION_ID, location->function);
-        pb_end(out, line);
+        if (location->function) {
+            size_t line = pb_begin(out, LOCATION_LINE);
+            pb_uint(out, LINE_FUNCTION_ID, location->function);
+            pb_end(out, line);
+        }
         pb_end(out, mark);
     }
 }

@@ -6,8 +6,9 @@
  * segment of an object met has its own, with addresses as in the ELF file; "[libagent]" holds the
  * pseudo frames, numbered from address 1; "[anon]" holds code in no known object (JIT, or memory
  * that the program made executable), at run-time addresses. Every location has a function, so
- * has_functions is true throughout. Names: the symbol, readable in `name` and as it is in the
- * file in `system_name`; else `libx.so.1+0x1234` (ELF virtual address), `[vdso]+0x1234`,
+ * has_functions is true throughout; but with LIBAGENT_SYMBOLS=off only pseudo frames have, and
+ * readers find the others' by mapping and build id. Names: the symbol, readable in `name` and as it
+ * is in the file in `system_name`; else `libx.so.1+0x1234` (ELF virtual address), `[vdso]+0x1234`,
  * `[anon]+0x7f0012345678` (run-time address).
  *
  * Order of calls: begin, location_of for all, name, encode, free.
@@ -38,7 +39,7 @@ struct location_table {
 int locations_begin(struct location_table *table) MUST_USE;
 /* The number of the location of a recorded pc; 0 when there is no memory. */
 uint32_t location_of(struct location_table *table, uint32_t generation, uint64_t pc);
-/* Gives each location its function. 0 or -ENOMEM. */
+/* Gives each location its function (see above). 0 or -ENOMEM. */
 int locations_name(struct location_table *table, struct string_table *strings) MUST_USE;
 /* Writes mappings, locations and functions. */
 void locations_encode(const struct location_table *table, struct string_table *strings,

@@ -1,0 +1,153 @@
+#include "agent/export/debug_file.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "agent/base/format.h"
+#include "agent/base/options.h"
+#include "agent/base/sys.h"
+#include "agent/export/crc.h"
+
+enum { CHECK_CHUNK = 64 << 10, LINK_NAME_MAX = 255 };
+
+/* Not on the stack, which may be small. */
+struct search {
+    const struct object *object;
+    const struct elf_file *own;
+    struct elf_file *debug;
+    bool has_link;
+    uint32_t link_crc;
+    struct crc crc;
+    char link[LINK_NAME_MAX + 1 + 8]; /* with padding and the check behind it */
+    char folder[4096];                /* of the object's file, with a '/' at its end */
+    char path[4096 * 2 + 512];
+    uint8_t chunk[CHECK_CHUNK];
+};
+
+static bool has_check(struct search *search)
+{
+    const struct elf_file *file = search->debug;
+    if (!search->has_link || file->size > DEBUG_LINK_CHECKED_MAX)
+        return false;
+    crc_begin(&search->crc, CRC_32);
+    uint64_t value = UINT32_MAX;
+    for (uint64_t at = 0; at < file->size; at += CHECK_CHUNK) {
+        size_t size = (size_t)MIN_OF(file->size - at, (uint64_t)CHECK_CHUNK);
+        if (elf_read(file, at, search->chunk, size))
+            return false;
+        value = crc_more(&search->crc, value, search->chunk, size);
+    }
+    return (value ^ UINT32_MAX) == search->link_crc;
+}
+
+static bool belongs(struct search *search)
+{
+    const struct elf_file *file = search->debug;
+    if (search->own && file->device == search->own->device && file->inode == search->own->inode)
+        return false; /* the link leads back */
+    if (search->object->build_id_size && elf_has_build_id(file))
+        return elf_has_build_id_of(file, search->object);
+    return has_check(search);
+}
+
+/* Is the file at search->path the one? It is then open. */
+static bool try_path(struct search *search)
+{
+    if (elf_open(search->debug, search->path))
+        return false;
+    if (belongs(search))
+        return true;
+    elf_close(search->debug);
+    return false;
+}
+
+static void read_link(struct search *search)
+{
+    Elf64_Shdr section;
+    if (!search->own || elf_find_section(search->own, ".gnu_debuglink", &section))
+        return;
+    struct elf_extent extent = {.offset = section.sh_offset, .size = section.sh_size};
+    long got = elf_read_some(search->own, extent, 0, search->link, sizeof(search->link));
+    const char *end = got > 0 ? memchr(search->link, 0, (size_t)got) : NULL;
+    if (!end || end == search->link || strchr(search->link, '/'))
+        return;
+    size_t at = ALIGN_UP((size_t)(end - search->link) + 1, (size_t)4);
+    if (at + sizeof(search->link_crc) > (size_t)got)
+        return;
+    memcpy(&search->link_crc, search->link + at, sizeof(search->link_crc));
+    size_t folder = (size_t)(base_name(search->object->path) - search->object->path);
+    if (folder >= sizeof(search->folder))
+        return;
+    memcpy(search->folder, search->object->path, folder);
+    search->has_link = true;
+}
+
+/* The next folder of the list at *at; its length, or 0 at the end. */
+static size_t next_folder(const char **at, const char **folder)
+{
+    while (**at == ':')
+        ++*at;
+    *folder = *at;
+    while (**at && **at != ':')
+        ++*at;
+    return (size_t)(*at - *folder);
+}
+
+static const char *directories(void)
+{
+    return options.debug_path ? options.debug_path : "/usr/lib/debug";
+}
+
+static bool try_build_id(struct search *search)
+{
+    const struct object *object = search->object;
+    if (object->build_id_size < 2)
+        return false;
+    const char *at = directories(), *folder;
+    for (size_t length; (length = next_folder(&at, &folder));) {
+        size_t used = format(search->path, sizeof(search->path), "%.*s/.build-id/%02x/",
+                             (int)length, folder, object->build_id[0]);
+        for (size_t i = 1; i < object->build_id_size; i++)
+            used += format(search->path + used, sizeof(search->path) - used, "%02x",
+                           object->build_id[i]);
+        format(search->path + used, sizeof(search->path) - used, ".debug");
+        if (try_path(search))
+            return true;
+    }
+    return false;
+}
+
+static bool try_link(struct search *search)
+{
+    if (!search->has_link)
+        return false;
+    static const char *const beside[] = {"", ".debug/"};
+    for (size_t i = 0; i < ARRAY_SIZE(beside); i++) {
+        format(search->path, sizeof(search->path), "%s%s%s", search->folder, beside[i],
+               search->link);
+        if (try_path(search))
+            return true;
+    }
+    const char *at = directories(), *folder;
+    for (size_t length; search->folder[0] == '/' && (length = next_folder(&at, &folder));) {
+        format(search->path, sizeof(search->path), "%.*s%s%s", (int)length, folder, search->folder,
+               search->link);
+        if (try_path(search))
+            return true;
+    }
+    return false;
+}
+
+int debug_file_open(struct elf_file *debug, const struct object *object, const struct elf_file *own)
+{
+    struct search *search = sys_map(sizeof(*search));
+    if (!search)
+        return -ENOMEM;
+    search->object = object;
+    search->own = own;
+    search->debug = debug;
+    read_link(search);
+    bool is_found = try_build_id(search) || try_link(search);
+    sys_unmap(search, sizeof(*search));
+    return is_found ? 0 : -ENOENT;
+}

@@ -15,7 +15,7 @@ suites="check libsubunit-dev protobuf-compiler protobuf-c-compiler libprotobuf-c
 # Programs that are profiled, and the table of top functions
 demo="redis-server redis-tools python3"
 # Programs that suites run
-programs="sqlite3 nginx openssl git perl bash bubblewrap sudo iputils-ping"
+programs="nodejs sqlite3 nginx openssl git perl bash bubblewrap sudo iputils-ping"
 lint="clang-format clang-tidy cppcheck"
 # make coverage
 coverage="gcovr"

@@ -9,6 +9,7 @@
 #include "agent/base/protobuf.h"
 #include "agent/base/sys.h"
 #include "agent/export/demangle.h"
+#include "agent/export/made_code.h"
 #include "agent/export/pprof_fields.h"
 #include "agent/export/symbols.h"
 #include "agent/record/time_recorder.h"
@@ -213,15 +214,19 @@ static int name_place(struct naming *naming, uint32_t first, uint32_t end)
     uint32_t count = end - first;
     memset(naming->names, 0, count * sizeof(naming->names[0]));
     naming->texts.size = 0;
+    for (uint32_t i = 0; i < count; i++)
+        naming->addresses[i] = location_at(naming->table, naming->order[first + i])->address;
     if (place->object) {
-        for (uint32_t i = 0; i < count; i++)
-            naming->addresses[i] = location_at(naming->table, naming->order[first + i])->address;
         int error =
             symbols_find(place->object, naming->addresses, count, naming->names, &naming->texts);
         if (error == -ENOMEM)
             return error;
         if (error)
             log_debug("no names from %s: error %d", place->object->path, -error);
+    } else if (!place->is_pseudo) {
+        int error = made_code_find(naming->addresses, count, naming->names, &naming->texts);
+        if (error)
+            return error;
     }
     for (uint32_t i = 0; i < count; i++) {
         uint32_t index = naming->order[first + i];

@@ -80,7 +80,7 @@ static const char *name_of(const void *function)
     struct symbol_name name;
     struct buffer texts = {0};
     int descriptors = count_descriptors();
-    (void)!symbols_find(&object, &address, 1, &name, &texts);
+    (void)!symbols_find(&object, SYMBOLS_NOT_LOADED, &address, 1, &name, &texts);
     ck_assert_int_eq(count_descriptors(), descriptors);
     snprintf(text, sizeof(text), "%.*s", (int)name.length,
              name.length ? (char *)texts.data + name.offset : "");
@@ -307,7 +307,7 @@ START_TEST(no_memory)
         struct symbol_name name;
         struct buffer texts = {0};
         map_faults_begin(i);
-        int result = symbols_find(&object, &found.vaddr, 1, &name, &texts);
+        int result = symbols_find(&object, SYMBOLS_NOT_LOADED, &found.vaddr, 1, &name, &texts);
         buffer_free(&texts);
         ck_assert_int_eq(map_faults_end(&failed), 0);
         ck_assert_int_eq(result, failed ? -ENOMEM : 0);

@@ -12,7 +12,7 @@
 
 #include "agent/base/rng.h"
 #include "agent/base/sys.h"
-#include "agent/export/made_code.h"
+#include "agent/export/jit_names.h"
 #include "test/map_faults.h"
 #include "test/temp_folder.h"
 
@@ -222,7 +222,7 @@ static const char *made_name(const void *code)
     uint64_t address = (uintptr_t)code;
     struct symbol_name name = {.length = 0};
     texts.size = 0;
-    ck_assert_int_eq(made_code_find(&address, 1, &name, &texts), 0);
+    ck_assert_int_eq(jit_names_find(&address, 1, &name, &texts), 0);
     return name.length ? (char *)texts.data + name.offset : "";
 }
 
@@ -254,7 +254,7 @@ START_TEST(code_that_no_map_has)
     uint64_t addresses[] = {5, (uintptr_t)memfd + 5, (uintptr_t)memfd + 20, (uintptr_t)memfd + 30};
     struct symbol_name names[4] = {{.length = 0}};
     texts.size = 0;
-    ck_assert_int_eq(made_code_find(addresses, 4, names, &texts), 0);
+    ck_assert_int_eq(jit_names_find(addresses, 4, names, &texts), 0);
     ck_assert_uint_eq(names[0].length, 0);
     ck_assert_str_eq((char *)texts.data + names[1].offset, "known");
     ck_assert_str_eq((char *)texts.data + names[2].offset, "[jit]");
@@ -276,7 +276,7 @@ START_TEST(no_memory)
         struct symbol_name names[2] = {{.length = 0}};
         struct buffer found = {0};
         map_faults_begin(i);
-        int result = made_code_find(addresses, 2, names, &found);
+        int result = jit_names_find(addresses, 2, names, &found);
         buffer_free(&found);
         ck_assert_int_eq(map_faults_end(&failed), 0);
         ck_assert_int_eq(result, failed ? -ENOMEM : 0);

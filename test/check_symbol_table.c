@@ -30,7 +30,7 @@ static const char *name_at(const struct elf_symbol *symbols, size_t count, uint6
     uint64_t address = ELF_CODE + at;
     struct symbol_name name;
     struct buffer texts = {0};
-    ck_assert_int_eq(symbols_find(&object, &address, 1, &name, &texts), 0);
+    ck_assert_int_eq(symbols_find(&object, SYMBOLS_NOT_LOADED, &address, 1, &name, &texts), 0);
     snprintf(text, sizeof(text), "%.*s", (int)name.length,
              name.length ? (char *)texts.data + name.offset : "");
     buffer_free(&texts);
@@ -133,7 +133,7 @@ START_TEST(nested)
     for (size_t i = 0; i < 101; i++)
         addresses[i] = ELF_CODE + i;
     struct buffer texts = {0};
-    ck_assert_int_eq(symbols_find(&object, addresses, 101, names, &texts), 0);
+    ck_assert_int_eq(symbols_find(&object, SYMBOLS_NOT_LOADED, addresses, 101, names, &texts), 0);
     ck_assert_uint_eq(texts.size, sizeof("outer") + sizeof("middle") + sizeof("inner"));
     for (size_t i = 0; i < 100; i++)
         ck_assert_str_eq((char *)texts.data + names[i].offset, i >= 20 && i < 30   ? "inner"
@@ -141,7 +141,7 @@ START_TEST(nested)
                                                                                    : "outer");
     ck_assert_uint_eq(names[100].length, 0);
     buffer_free(&texts);
-    ck_assert_int_eq(symbols_find(&object, addresses, 0, names, &texts), 0);
+    ck_assert_int_eq(symbols_find(&object, SYMBOLS_NOT_LOADED, addresses, 0, names, &texts), 0);
     unlink(path);
 }
 END_TEST
@@ -187,7 +187,8 @@ START_TEST(symbols_without_a_size)
     for (size_t i = 0; i < ARRAY_SIZE(truth); i++)
         addresses[i] = ELF_CODE + truth[i].at;
     struct buffer texts = {0};
-    ck_assert_int_eq(symbols_find(&object, addresses, ARRAY_SIZE(truth), names, &texts), 0);
+    ck_assert_int_eq(
+        symbols_find(&object, SYMBOLS_NOT_LOADED, addresses, ARRAY_SIZE(truth), names, &texts), 0);
     for (size_t i = 0; i < ARRAY_SIZE(truth); i++)
         ck_assert_str_eq(names[i].length ? (char *)texts.data + names[i].offset : "",
                          truth[i].name);

@@ -12,6 +12,7 @@
 
 #include "agent/base/options.h"
 #include "agent/export/symbols.h"
+#include "agent/unwind/cfi.h"
 #include "agent/unwind/modules.h"
 #include "test/map_faults.h"
 #include "test/temp_folder.h"
@@ -181,7 +182,7 @@ static void check_object(const struct object *object, size_t *named, size_t *unn
     size_t count = make_addresses(&truth, &addresses);
     struct symbol_name *names = calloc(count + 1, sizeof(names[0]));
     struct buffer texts = {0};
-    ck_assert_int_eq(symbols_find(object, addresses, count, names, &texts), 0);
+    ck_assert_int_eq(symbols_find(object, SYMBOLS_NOT_LOADED, addresses, count, names, &texts), 0);
     for (size_t i = 0; i < count; i++) {
         const char *expected = true_name(&truth, addresses[i]);
         const char *got = names[i].length ? (const char *)texts.data + names[i].offset : "";
@@ -254,7 +255,7 @@ static void check_linkage(const struct object *object, size_t *named)
         uint64_t addresses[] = {at, at + 7};
         struct symbol_name names[2];
         struct buffer texts = {0};
-        ck_assert_int_eq(symbols_find(object, addresses, 2, names, &texts), 0);
+        ck_assert_int_eq(symbols_find(object, SYMBOLS_NOT_LOADED, addresses, 2, names, &texts), 0);
         const char *got = names[0].length ? (char *)texts.data + names[0].offset : "";
         /* Where the function is chosen at the start objdump knows just its resolver. */
         if (expected[0] == '*')
@@ -292,13 +293,47 @@ START_TEST(functions_of_the_vdso)
         struct buffer texts = {0};
         struct symbol_name name;
         uint64_t address = (uintptr_t)vdso_function() - module->bias + 1;
-        ck_assert_int_eq(symbols_find(module->object, &address, 1, &name, &texts), 0);
+        ck_assert_int_eq(
+            symbols_find(module->object, SYMBOLS_NOT_LOADED, &address, 1, &name, &texts), 0);
         ck_assert_uint_gt(name.length, 0);
         ck_assert_ptr_nonnull(strstr((char *)texts.data + name.offset, "clock_gettime"));
         buffer_free(&texts);
         return;
     }
     ck_assert(test_is_emulated()); /* which has none */
+}
+END_TEST
+
+/* memcpy and its like are chosen at the start; what was chosen has the name that programs know.
+ * What was chosen is what a pointer to the function leads to. */
+START_TEST(functions_that_are_chosen_at_the_start)
+{
+    static const char *const names[] = {"strlen", "memchr", "strcmp", "memset", "strcspn"};
+    size_t chosen = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        const void *function = dlsym(RTLD_DEFAULT, names[i]);
+        struct module_address found =
+            modules_resolve(modules_list->generation, (uintptr_t)function);
+        const struct object *object = found.object;
+        struct cfi_row row;
+        struct symbol_name got[2];
+        struct buffer texts = {0};
+        ck_assert_ptr_nonnull(object);
+        ck_assert_int_eq(cfi_row_at(object, found.vaddr, &row), 0);
+        uint64_t addresses[] = {found.vaddr, found.vaddr + row.size - 1};
+        ck_assert_int_eq(symbols_find(object, SYMBOLS_NOT_LOADED, addresses, 2, got, &texts), 0);
+        bool is_plain = got[0].length != 0; /* this machine has one of it, or a libc with names */
+        ck_assert_int_eq(
+            symbols_find(object, (uintptr_t)function - found.vaddr, addresses, 2, got, &texts), 0);
+        for (size_t k = 0; k < 2 && !is_plain; k++) {
+            ck_assert_uint_gt(got[k].length, 0);
+            ck_assert_str_eq((char *)texts.data + got[k].offset, names[i]);
+            ck_assert(got[k].low == found.vaddr && got[k].high == found.vaddr + row.size);
+        }
+        chosen += !is_plain;
+        buffer_free(&texts);
+    }
+    ck_assert(chosen >= 3 || test_is_emulated());
 }
 END_TEST
 
@@ -322,18 +357,18 @@ START_TEST(own_local_function)
     ck_assert(object == modules_main());
     struct symbol_name name;
     struct buffer texts = {0};
-    ck_assert_int_eq(symbols_find(object, &address, 1, &name, &texts), 0);
+    ck_assert_int_eq(symbols_find(object, SYMBOLS_NOT_LOADED, &address, 1, &name, &texts), 0);
     ck_assert_str_eq((char *)texts.data + name.offset, "local_function");
     buffer_free(&texts);
     /* The main program is read also when its path is another's by now. */
     struct object moved = *object;
     (void)vaddr_of((const void *)fopen, &object);
     moved.path = object->path;
-    ck_assert_int_eq(symbols_find(&moved, &address, 1, &name, &texts), 0);
+    ck_assert_int_eq(symbols_find(&moved, SYMBOLS_NOT_LOADED, &address, 1, &name, &texts), 0);
     ck_assert_str_eq((char *)texts.data + name.offset, "local_function");
     buffer_free(&texts);
     moved.is_main = false;
-    ck_assert_int_eq(symbols_find(&moved, &address, 1, &name, &texts), -ESTALE);
+    ck_assert_int_eq(symbols_find(&moved, SYMBOLS_NOT_LOADED, &address, 1, &name, &texts), -ESTALE);
 }
 END_TEST
 
@@ -347,7 +382,7 @@ START_TEST(no_memory)
         struct symbol_name name;
         struct buffer texts = {0};
         map_faults_begin(i);
-        int result = symbols_find(object, &address, 1, &name, &texts);
+        int result = symbols_find(object, SYMBOLS_NOT_LOADED, &address, 1, &name, &texts);
         buffer_free(&texts);
         ck_assert_int_eq(map_faults_end(&failed), 0);
         ck_assert_int_eq(result, failed ? -ENOMEM : 0);
@@ -366,6 +401,7 @@ Suite *suite(void)
     tcase_add_test(real, all_functions_of_what_is_loaded);
     tcase_add_test(real, linkage_entries_of_what_is_loaded);
     tcase_add_test(real, functions_of_the_vdso);
+    tcase_add_test(real, functions_that_are_chosen_at_the_start);
     tcase_add_test(real, own_local_function);
     tcase_add_test(real, no_memory);
     tcase_set_timeout(real, 60);

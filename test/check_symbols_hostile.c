@@ -62,7 +62,7 @@ static int find(void)
 {
     texts.size = 0;
     memset(names, 0xff, sizeof(names));
-    return symbols_find(&object, addresses, ADDRESSES, names, &texts);
+    return symbols_find(&object, SYMBOLS_NOT_LOADED, addresses, ADDRESSES, names, &texts);
 }
 
 /* Writes the file in place: truncated and written anew, some file systems would write each
@@ -420,7 +420,8 @@ static void find_within_seconds(size_t symbol_count, size_t address_count)
     store(elf.size);
     struct timespec start, end;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &start);
-    ck_assert_int_eq(symbols_find(&object, many, address_count, found, &texts), 0);
+    ck_assert_int_eq(symbols_find(&object, SYMBOLS_NOT_LOADED, many, address_count, found, &texts),
+                     0);
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
     /* 0.5 s, more under sanitizers; without bounds some minutes */
     ck_assert_msg(end.tv_sec - start.tv_sec < 6, "%zu symbols", symbol_count);

@@ -9,7 +9,7 @@
 #include "agent/base/protobuf.h"
 #include "agent/base/sys.h"
 #include "agent/export/demangle.h"
-#include "agent/export/made_code.h"
+#include "agent/export/jit_names.h"
 #include "agent/export/pprof_fields.h"
 #include "agent/export/symbols.h"
 #include "agent/record/time_recorder.h"
@@ -22,6 +22,7 @@ static const uint64_t pseudo_end = PAGE_SIZE_MIN;
 struct place {
     const struct object *object; /* NULL: pseudo frames, or code in no known object */
     bool is_pseudo;
+    uintptr_t bias;     /* of the object, where it was met last */
     uint64_t low, high; /* addresses met; none yet: low > high */
 };
 
@@ -93,6 +94,8 @@ static uint32_t resolve(struct location_table *table, uint32_t generation, uint6
     if (!is_pseudo)
         found = modules_resolve(generation, (uintptr_t)pc);
     uint32_t place = place_of(table, found.object, is_pseudo);
+    if (place && found.object)
+        place_at(table, place - 1)->bias = (uintptr_t)pc - found.vaddr;
     return place ? add_location(table, place - 1, found.object ? found.vaddr : pc) : 0;
 }
 
@@ -217,14 +220,14 @@ static int name_place(struct naming *naming, uint32_t first, uint32_t end)
     for (uint32_t i = 0; i < count; i++)
         naming->addresses[i] = location_at(naming->table, naming->order[first + i])->address;
     if (place->object) {
-        int error =
-            symbols_find(place->object, naming->addresses, count, naming->names, &naming->texts);
+        int error = symbols_find(place->object, place->bias, naming->addresses, count,
+                                 naming->names, &naming->texts);
         if (error == -ENOMEM)
             return error;
         if (error)
             log_debug("no names from %s: error %d", place->object->path, -error);
     } else if (!place->is_pseudo) {
-        int error = made_code_find(naming->addresses, count, naming->names, &naming->texts);
+        int error = jit_names_find(naming->addresses, count, naming->names, &naming->texts);
         if (error)
             return error;
     }

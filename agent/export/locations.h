@@ -8,7 +8,7 @@
  * that the program made executable), at run-time addresses. Every location has a function, so
  * has_functions is true throughout; but with LIBAGENT_SYMBOLS=off only pseudo frames have, and
  * readers find the others' by mapping and build id. Names: the symbol, readable in `name` and as it
- * is in the file in `system_name`; for code in no object what made_code.h finds; else
+ * is in the file in `system_name`; for code in no object what jit_names.h finds; else
  * `libx.so.1+0x1234` (ELF virtual address),
  * `[anon]+0x7f0012345678` (run-time address: nothing is there any more).
  *

@@ -8,6 +8,7 @@
 #include "agent/base/sys.h"
 #include "agent/export/debug_file.h"
 #include "agent/export/elf_file.h"
+#include "agent/export/ifunc.h"
 #include "agent/export/mini_debug.h"
 #include "agent/export/plt.h"
 
@@ -139,8 +140,8 @@ static int write_plt_name(const struct symbol_source *table, uint32_t symbol,
     return texts->size > UINT32_MAX ? -ENOMEM : 0;
 }
 
-/* The same of a function that the object itself defines, by its resolver. */
-static int write_resolver_name(const struct files *files, uint64_t resolver,
+/* The same of a function that the object itself defines, by its resolver, with that suffix. */
+static int write_resolver_name(const struct files *files, uint64_t resolver, const char *suffix,
                                struct symbol_name *name, struct buffer *texts)
 {
     struct symbol_name found;
@@ -148,19 +149,10 @@ static int write_resolver_name(const struct files *files, uint64_t resolver,
     if (error || found.length == 0)
         return error;
     texts->size--; /* the suffix takes the place of the 0 */
-    buffer_append(texts, plt_suffix, sizeof(plt_suffix));
+    buffer_append(texts, suffix, strlen(suffix) + 1);
     name->offset = found.offset;
-    name->length = found.length + (uint32_t)sizeof(plt_suffix) - 1;
+    name->length = found.length + (uint32_t)strlen(suffix);
     return texts->error;
-}
-
-static int name_entry(const struct files *files, const struct symbol_source *table,
-                      const struct plt_entry *entry, struct symbol_name *name, struct buffer *texts)
-{
-    *name = (struct symbol_name){.low = entry->low, .high = entry->high};
-    if (entry->symbol)
-        return table->file ? write_plt_name(table, entry->symbol, name, texts) : 0;
-    return entry->resolver ? write_resolver_name(files, entry->resolver, name, texts) : 0;
 }
 
 static size_t lower_bound(const uint64_t *addresses, size_t count, uint64_t value)
@@ -176,6 +168,26 @@ static size_t lower_bound(const uint64_t *addresses, size_t count, uint64_t valu
     return low;
 }
 
+/* Gives the name to all addresses within its bounds that have none. */
+static void spread_name(const uint64_t *addresses, size_t count, struct symbol_name name,
+                        struct symbol_name *names)
+{
+    for (size_t i = lower_bound(addresses, count, name.low); i < count && addresses[i] < name.high;
+         i++)
+        if (names[i].length == 0)
+            names[i] = name;
+}
+
+static int name_entry(const struct files *files, const struct symbol_source *table,
+                      const struct plt_entry *entry, struct symbol_name *name, struct buffer *texts)
+{
+    *name = (struct symbol_name){.low = entry->low, .high = entry->high};
+    if (entry->symbol)
+        return table->file ? write_plt_name(table, entry->symbol, name, texts) : 0;
+    return entry->resolver ? write_resolver_name(files, entry->resolver, plt_suffix, name, texts)
+                           : 0;
+}
+
 /* Names what lies in entries of procedure linkage tables, and has no name yet. */
 static int name_plt(const struct files *files, const uint64_t *addresses, size_t count,
                     struct symbol_name *names, struct buffer *texts)
@@ -189,17 +201,62 @@ static int name_plt(const struct files *files, const uint64_t *addresses, size_t
     for (size_t i = 0; !error && i < entries.size / sizeof(found[0]); i++) {
         struct symbol_name name;
         error = name_entry(files, &table, &found[i], &name, texts);
-        for (size_t k = lower_bound(addresses, count, found[i].low);
-             !error && k < count && addresses[k] < found[i].high; k++)
-            if (names[k].length == 0)
-                names[k] = name;
+        if (!error)
+            spread_name(addresses, count, name, names);
     }
     buffer_free(&entries);
     return error == -ENOMEM ? error : 0; /* without it there are fewer names */
 }
 
-int symbols_find(const struct object *object, const uint64_t *addresses, size_t count,
-                 struct symbol_name *names, struct buffer *texts)
+/* ---- Chosen functions ---------------------------------------------------------------------- */
+
+/* By the rules of symbol_table.h, as far as two names alone tell: several are often one function
+ * (memcpy and memmove). */
+static bool is_better_name(const char *a, const char *b)
+{
+    size_t underscores_a = 0, underscores_b = 0;
+    while (a[underscores_a] == '_')
+        underscores_a++;
+    while (b[underscores_b] == '_')
+        underscores_b++;
+    size_t length_a = strlen(a), length_b = strlen(b);
+    if (underscores_a != underscores_b)
+        return underscores_a < underscores_b;
+    return length_a != length_b ? length_a < length_b : strcmp(a, b) < 0;
+}
+
+static int name_chosen(const struct files *files, const struct object *object, uintptr_t bias,
+                       const uint64_t *addresses, size_t count, struct symbol_name *names,
+                       struct buffer *texts)
+{
+    struct buffer list = {0};
+    int error = ifunc_find(&files->own, object, bias, addresses, names, count, &list);
+    const struct ifunc *found = (const void *)list.data;
+    size_t total = error ? 0 : list.size / sizeof(found[0]);
+    for (size_t i = 0; !error && i < total; i++) {
+        struct symbol_name best = {.length = 0};
+        /* All that led to the same function; its other ones find no address without a name. */
+        for (size_t k = i; !error && k < total; k++) {
+            struct symbol_name name = {.length = 0};
+            if (found[k].low != found[i].low)
+                continue;
+            error = write_resolver_name(files, found[k].resolver, "", &name, texts);
+            if (!error && name.length &&
+                (!best.length || is_better_name((char *)texts->data + name.offset,
+                                                (char *)texts->data + best.offset)))
+                best = name;
+        }
+        best.low = found[i].low;
+        best.high = found[i].high;
+        if (!error && best.length)
+            spread_name(addresses, count, best, names);
+    }
+    buffer_free(&list);
+    return error == -ENOMEM ? error : 0;
+}
+
+int symbols_find(const struct object *object, uintptr_t bias, const uint64_t *addresses,
+                 size_t count, struct symbol_name *names, struct buffer *texts)
 {
     memset(names, 0, count * sizeof(names[0]));
     if (count == 0)
@@ -210,6 +267,8 @@ int symbols_find(const struct object *object, const uint64_t *addresses, size_t 
         error = find_in_tables(&files, addresses, count, names, texts);
     if (!error && files.has_own)
         error = name_plt(&files, addresses, count, names, texts);
+    if (!error && files.has_own && object->in_place && bias != SYMBOLS_NOT_LOADED)
+        error = name_chosen(&files, object, bias, addresses, count, names, texts);
     if (error)
         memset(names, 0, count * sizeof(names[0]));
     close_files(&files);

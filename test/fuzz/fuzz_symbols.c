@@ -80,7 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     /* The last ones as far up as there is. */
     addresses[ADDRESSES - 1] = UINT64_MAX;
     sys_override = answer;
-    int error = symbols_find(&object, addresses, ADDRESSES, names, &texts);
+    int error = symbols_find(&object, SYMBOLS_NOT_LOADED, addresses, ADDRESSES, names, &texts);
     EXPECT(error <= 0);
     for (size_t i = 0; i < ADDRESSES; i++) {
         if (!names[i].length)

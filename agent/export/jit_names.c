@@ -1,4 +1,4 @@
-#include "agent/export/made_code.h"
+#include "agent/export/jit_names.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -130,7 +130,7 @@ static void read_maps(struct walk *walk)
     sys_close(fd);
 }
 
-int made_code_find(const uint64_t *addresses, size_t count, struct symbol_name *names,
+int jit_names_find(const uint64_t *addresses, size_t count, struct symbol_name *names,
                    struct buffer *texts)
 {
     int error = perf_map_find(addresses, count, names, texts);

@@ -1,4 +1,4 @@
-/* made_code.h: names of code that lies in no object that the loader knows, by run-time address.
+/* jit_names.h: names of code that lies in no object that the loader knows, by run-time address.
  *
  * First what the program itself says of it (perf_map.h). What has no name then is looked for among
  * the process's mappings, as they are now: `[jit]` for code in memory without a file, or of one
@@ -6,14 +6,14 @@
  * by itself (the offset is that in the file). What is in no executable mapping has no name.
  *
  * Owns: nothing. Context: INIT, TICK. Locks: none. Memory: one mapping, freed before it returns. */
-#ifndef LIBAGENT_MADE_CODE_H
-#define LIBAGENT_MADE_CODE_H
+#ifndef LIBAGENT_JIT_NAMES_H
+#define LIBAGENT_JIT_NAMES_H
 
 #include "agent/export/perf_map.h"
 
 /* Names `count` addresses, ascending; each text stands once but for those of files. 0 or -ENOMEM.
  */
-int made_code_find(const uint64_t *addresses, size_t count, struct symbol_name *names,
+int jit_names_find(const uint64_t *addresses, size_t count, struct symbol_name *names,
                    struct buffer *texts) MUST_USE;
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "agent/base/arena.h"
+#include "agent/base/options.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
 #include "agent/record/kept_stacks.h"
@@ -267,6 +268,22 @@ START_TEST(a_thread_that_runs_has_its_sample_s_stack)
 }
 END_TEST
 
+START_TEST(a_thread_that_runs_without_signals)
+{
+    start(false);
+    options.signals = false;
+    does = BLOCKED_NOT;
+    moved(100, 1);
+    flush(150, 2, false);
+    check_row(PSEUDO_RUNNING, RECORD_RUNNING, 100, 1);
+    moved(200, 3);
+    flush(210, 4, true);
+    check_row(PSEUDO_RUNNING, RECORD_RUNNING, 100, 1);
+    check_row(PSEUDO_TAIL, RECORD_RUNNING, 10, 1);
+    check_all(110);
+}
+END_TEST
+
 START_TEST(a_thread_that_moves_while_it_is_read)
 {
     start(false);
@@ -492,6 +509,7 @@ Suite *suite(void)
     tcase_add_test(accounts, a_process_that_is_idle);
     tcase_add_test(accounts, a_thread_that_goes_elsewhere);
     tcase_add_test(accounts, a_thread_that_runs_has_its_sample_s_stack);
+    tcase_add_test(accounts, a_thread_that_runs_without_signals);
     tcase_add_test(accounts, a_thread_that_moves_while_it_is_read);
     tcase_add_test(accounts, a_look_that_is_put_off);
     tcase_add_test(accounts, the_end_has_what_is_left);

@@ -212,8 +212,9 @@ bool tick_visit(uint64_t now_ns)
     uint64_t most = tick_period_ns() / PERIOD_SHARE / VISIT_NS;
     ticks.visits_max = (uint32_t)MIN_OF(MAX_OF(most, (uint64_t)VISITS_MIN), (uint64_t)VISITS_MAX);
     /* The process's clock is added up from those of all threads, 0.1 us each: where they are many
-     * that takes longer than the visits. */
-    bool moved = count > ticks.visits_max || has_moved();
+     * that takes longer than the visits, and is asked only whether the ticks' thread may rest. */
+    bool are_many = count > ticks.visits_max;
+    bool moved = are_many || has_moved();
     if (moved) {
         ticks.number++;
         visits = visit_recent(now_ns);
@@ -222,6 +223,8 @@ bool tick_visit(uint64_t now_ns)
             visits += visit(ticks.next, now_ns);
         }
     }
+    if (are_many && !ticks.request.wall)
+        moved = ticks.recent_count > 0 || has_moved();
     if (ticks.request.wall && ticks.request.wall->done)
         ticks.request.wall->done(now_ns, visits);
     return moved;

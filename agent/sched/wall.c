@@ -310,6 +310,10 @@ static void close_account(struct thread_slot *slot, struct account *account, uin
 {
     settle(slot, account);
     uint64_t rest = take_running(account);
+    if (!options.signals) {
+        add_named(slot, PSEUDO_RUNNING, rest);
+        rest = 0;
+    }
     if (now_ns > account->last_ns)
         rest += now_ns - account->last_ns;
     account->last_ns = account->seen_ns = MAX_OF(now_ns, account->last_ns);
@@ -350,8 +354,9 @@ void wall_flush(struct thread_slot *slot, uint64_t now_ns, uint64_t cpu_ns, bool
         settle(slot, account);
         if (final)
             close_account(slot, account, now_ns);
-        else if (cpu_sample_is_unreached(slot, cpu_ns))
-            add_named(slot, PSEUDO_UNREACHED, take_running(account));
+        else if (!options.signals || cpu_sample_is_unreached(slot, cpu_ns))
+            add_named(slot, options.signals ? PSEUDO_UNREACHED : PSEUDO_RUNNING,
+                      take_running(account));
     }
     release(account);
 }

@@ -16,10 +16,8 @@ static const struct way {
     const char *scheduler, *profiles;
     bool has_wall;
 } ways[] = {
-    {"auto", "cpu,wall", true},
-    {"auto", "wall", true},
-    {"event", "cpu,wall", true},
-    {"cputimer", "cpu", false},
+    {"auto", "cpu,wall", true},  {"auto", "wall", true},     {"event", "cpu,wall", true},
+    {"sleep", "cpu,wall", true}, {"cputimer", "cpu", false},
 };
 
 static const char *seconds(void)

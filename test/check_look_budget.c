@@ -61,12 +61,10 @@ END_TEST
 START_TEST(many_threads_are_asked_less_often)
 {
     static const struct {
-        uint64_t frequency;
-        uint32_t threads;
-        uint64_t look_ns;
-        uint32_t at_least;
-    } loads[] = {{101, 100, 25000, 40}, {1000, 18, 22000, 100}, {101, 2000, 25000, 2},
-                 {101, 100, 200000, 4}, {20, 500, 30000, 5},    {10000, 8, 5000, 1000}};
+        uint64_t frequency, look_ns;
+        uint32_t threads, at_least;
+    } loads[] = {{101, 25000, 100, 40}, {1000, 22000, 18, 100}, {101, 25000, 2000, 2},
+                 {101, 200000, 100, 4}, {20, 30000, 500, 5},    {10000, 5000, 8, 1000}};
     for (size_t i = 0; i < ARRAY_SIZE(loads); i++) {
         look_budget_start();
         memset(looked, 0, sizeof(looked));

@@ -51,7 +51,7 @@ const struct option_row option_rows[ROW_COUNT] = {
                        .default_text = "101",
                        .low = 1,
                        .high = 10000,
-                       .help = "samples in each second of a thread's CPU time"},
+                       .help = "samples in each second of a thread's CPU time, and of its wall time"},
     [ROW_SCHEDULER] = {.name = OPTION_PREFIX "SCHEDULER",
                        .type = TYPE_WORD,
                        .part = PART_CPU,

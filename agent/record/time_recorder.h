@@ -116,8 +116,8 @@ struct window_row {
     enum record_family family;
     uint32_t generation;
     uint32_t state; /* wall: what the thread did */
-    const uint64_t *pcs;
     uint32_t count;
+    const uint64_t *pcs;
     const struct thread_label *thread; /* tid 0: there was no room for it */
     struct record_values values;
 };

@@ -58,10 +58,14 @@ bool look_budget_take(uint64_t *looked_ns, uint64_t now_ns)
     return !puts_off;
 }
 
-void look_budget_renew(uint64_t now_ns, uint64_t cpu_ns)
+void look_budget_spent(uint64_t ns)
+{
+    (void)ns;
+}
+
+void look_budget_renew(uint64_t now_ns)
 {
     (void)now_ns;
-    (void)cpu_ns;
 }
 
 /* ---- what windows hold ---- */

@@ -4,23 +4,22 @@
 #include "agent/base/stats.h"
 
 enum { CPU_SHARE = 50 };
-/* What a look is taken for within a tick; at its end the clock tells. */
-static const int64_t look_ns = 20000;
 static const int64_t left_max_ns = 20 * NS_PER_MS;
+/* One that took longer had to wait for a processor. */
+static const uint64_t look_max_ns = 200000;
 static const uint64_t gap_min_ns = NS_PER_MS, gap_max_ns = 10 * NS_PER_SEC;
 
 static struct {
-    int64_t left_ns;         /* below 0: nobody is asked */
-    int64_t before_ns;       /* what was left when the tick began */
-    uint64_t gap_ns;         /* between two looks at the same thread */
-    bool was_short;          /* in this tick somebody would have been asked with more */
-    uint64_t now_ns, cpu_ns; /* at the end of the last tick; 0: there was none */
+    int64_t left_ns; /* below 0: nobody is asked */
+    uint64_t gap_ns; /* between two looks at the same thread */
+    uint64_t now_ns; /* at the end of the last tick; 0: there was none */
+    bool was_short;  /* in this tick somebody would have been asked with more */
 } budget;
 
 void look_budget_start(void)
 {
-    budget.left_ns = budget.before_ns = left_max_ns;
-    budget.gap_ns = budget.now_ns = budget.cpu_ns = 0;
+    budget.left_ns = left_max_ns;
+    budget.gap_ns = budget.now_ns = 0;
     budget.was_short = false;
 }
 
@@ -34,24 +33,24 @@ bool look_budget_take(uint64_t *looked_ns, uint64_t now_ns)
         return false;
     }
     *looked_ns = now_ns;
-    budget.left_ns -= look_ns;
     return true;
 }
 
-void look_budget_renew(uint64_t now_ns, uint64_t cpu_ns)
+void look_budget_spent(uint64_t ns)
 {
-    /* Another thread's clock, where the ticks' was made anew. */
-    if (budget.now_ns && now_ns > budget.now_ns && cpu_ns >= budget.cpu_ns) {
-        int64_t left = budget.before_ns + (int64_t)((now_ns - budget.now_ns) / CPU_SHARE) -
-                       (int64_t)(cpu_ns - budget.cpu_ns);
-        budget.left_ns = MAX_OF(MIN_OF(left, left_max_ns), -left_max_ns);
-        if (budget.was_short || left < 0)
+    budget.left_ns = MAX_OF(budget.left_ns - (int64_t)MIN_OF(ns, look_max_ns), -left_max_ns);
+}
+
+void look_budget_renew(uint64_t now_ns)
+{
+    if (budget.now_ns && now_ns > budget.now_ns) {
+        int64_t left = budget.left_ns + (int64_t)((now_ns - budget.now_ns) / CPU_SHARE);
+        budget.left_ns = MIN_OF(left, left_max_ns);
+        if (budget.was_short)
             budget.gap_ns = MIN_OF(MAX_OF(budget.gap_ns * 9 / 8, gap_min_ns), gap_max_ns);
         else if (budget.left_ns > left_max_ns / 2)
             budget.gap_ns = budget.gap_ns > gap_min_ns ? budget.gap_ns * 15 / 16 : 0;
     }
     budget.was_short = false;
-    budget.before_ns = budget.left_ns;
     budget.now_ns = now_ns;
-    budget.cpu_ns = cpu_ns;
 }

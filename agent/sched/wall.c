@@ -258,11 +258,13 @@ static void visit(struct thread_slot *slot, uint64_t now_ns, uint64_t cpu_ns)
             stack = scratch_claim();
     }
     if (stack) {
+        uint64_t begin = clock_monotonic_ns();
         if (tick_guard_enter()) {
             look(slot, account, stack, now_ns, cpu_ns);
             tick_guard_leave();
         }
         scratch_give(stack);
+        look_budget_spent(clock_monotonic_ns() - begin);
     }
     release(account);
 }
@@ -270,7 +272,7 @@ static void visit(struct thread_slot *slot, uint64_t now_ns, uint64_t cpu_ns)
 static void tick_done(uint64_t now_ns, uint32_t visits)
 {
     store_relaxed(visits ? &visited_ns : &idle_ns, now_ns);
-    look_budget_renew(now_ns, clock_thread_cpu_ns());
+    look_budget_renew(now_ns);
     /* No thread of the app may come by one when a period is over. */
     moment_pass(own_thread_is_known_to_libc());
 }
@@ -406,19 +408,24 @@ void wall_flushed(void)
 
 /* ---- start ---- */
 
+static void begin_anew(void)
+{
+    memset(accounts, 0, thread_slot_count() * sizeof(accounts[0]));
+    visited_ns = idle_ns = 0;
+    keeps_samples = false;
+    look_budget_start();
+}
+
 void wall_start(bool signals)
 {
     if (!accounts)
-        accounts = arena_reserve(THREAD_SLOTS * sizeof(accounts[0]));
-    else
-        memset(accounts, 0, thread_slot_count() * sizeof(accounts[0]));
-    visited_ns = idle_ns = 0;
-    keeps_samples = false;
+        accounts = arena_reserve(thread_slot_capacity() * sizeof(accounts[0]));
+    if (accounts)
+        begin_anew();
+    sends_signals = signals && options.signals;
     wall_on = accounts && blocked_start() == 0 && kept_stacks_start() == 0;
     if (!wall_on)
         log_warn("no wall profile: LIBAGENT_MEMORY has no room for it");
-    sends_signals = signals;
-    look_budget_start();
 }
 
 void wall_stop(void)
@@ -431,12 +438,9 @@ void wall_reset_in_child(struct thread_slot *own, uint64_t now_ns)
 {
     if (!wall_on)
         return;
-    memset(accounts, 0, thread_slot_count() * sizeof(accounts[0]));
-    visited_ns = idle_ns = 0;
-    look_budget_start();
-    (void)!blocked_start();
-    keeps_samples = false;
+    begin_anew();
     kept_stacks_open();
+    (void)!blocked_start();
     if (own)
         wall_thread_begin(own, now_ns);
 }

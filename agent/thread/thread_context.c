@@ -389,6 +389,11 @@ uint32_t thread_slot_count(void)
     return load_relaxed(&threads.used);
 }
 
+uint32_t thread_slot_capacity(void)
+{
+    return threads.capacity;
+}
+
 struct thread_slot *thread_slot_at(uint32_t index)
 {
     return &threads.slots[index];

@@ -173,8 +173,9 @@ bool thread_adopt_again(struct thread_slot *slot) MUST_USE;
 void thread_release_slot(struct thread_slot *slot);
 /* The slot in use of that thread, or NULL. */
 struct thread_slot *thread_find_slot(int tid);
-/* The slots ever used are [0, thread_slot_count()). */
+/* The slots ever used are [0, thread_slot_count()), and never more than the capacity. */
 uint32_t thread_slot_count(void);
+uint32_t thread_slot_capacity(void);
 struct thread_slot *thread_slot_at(uint32_t index);
 /* True when `slot` points into the table, whether the slot is in use or not (the signal of a
  * timer that was deleted can still come, and is no foreign one). */

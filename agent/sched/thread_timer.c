@@ -170,7 +170,8 @@ void thread_timer_repeat(struct thread_slot *slot)
 
 void thread_timer_follow(struct thread_slot *slot, const void *ucontext)
 {
-    if (thread_tls.slot != slot) /* a late signal */
+    /* Not libc's, which has no data of ours; a late signal. */
+    if (load_relaxed(&slot->thread) != SLOT_OF_OURS || thread_tls.slot != slot)
         return;
     restarts_at_sample(slot, ucontext);
     uint64_t interval = restarts_interval_ns(slot, load_relaxed(&interval_ns));

@@ -171,11 +171,11 @@ void thread_timer_repeat(struct thread_slot *slot)
 void thread_timer_follow(struct thread_slot *slot, const void *ucontext)
 {
     /* Not libc's, which has no data of ours; a late signal. */
-    if (load_relaxed(&slot->thread) != SLOT_OF_OURS || thread_tls.slot != slot)
+    if (load_relaxed(&slot->thread) != SLOT_OF_OURS || thread_current() != slot)
         return;
     restarts_at_sample(slot, ucontext);
     uint64_t interval = restarts_interval_ns(slot, load_relaxed(&interval_ns));
-    if (likely(slot->interval_us == (uint32_t)(interval / 1000)))
+    if (likely(load_relaxed(&slot->interval_us) == (uint32_t)(interval / 1000)))
         return;
     store_relaxed(&slot->interval_us, (uint32_t)(interval / 1000));
     if (!slot->held)

@@ -210,7 +210,7 @@ static COLD void look_and_sample(const void *pointer, size_t size)
     if (now != ALLOC_ON || tls->internal) {
         tls->bytes_until_sample = now == ALLOC_OFF && !tls->internal ? look_again : look_never;
         tls->bytes_after = 0;
-        if (now == ALLOC_OFF && !tls->internal && thread_in_process())
+        if (now == ALLOC_OFF && !tls->internal && load_acquire(&moment_work) && thread_in_process())
             moment_pass(false); /* for a thread that watches whether to start */
         return;
     }

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/base/rng.h"
 #include "agent/base/pair_map.h"
+#include "agent/base/rng.h"
 #include "agent/export/string_table.h"
 #include "test/map_faults.h"
 

@@ -111,6 +111,23 @@ START_TEST(test_scheduler_that_needs_a_signal)
 }
 END_TEST
 
+/* The first two of the schedulers have ticks of CPU time alone. */
+START_TEST(test_wall_time_is_not_for_all)
+{
+    struct run run;
+    char scheduler[64];
+    snprintf(scheduler, sizeof(scheduler), "LIBAGENT_SCHEDULER=%s", schedulers[_i]);
+    run_with(&run, scheduler, "LIBAGENT_PROFILES=cpu,wall");
+    bool has_wall = _i >= 2;
+    ck_assert_msg(lines(run.err) == !has_wall, "%s", run.err);
+    if (!has_wall)
+        ck_assert_ptr_nonnull(strstr(run.err, "no wall profile"));
+    ck_assert_uint_eq(run_file_count(&run, ".wall.pb.gz"), has_wall);
+    ck_assert_uint_eq(run_file_count(&run, ".cpu.pb.gz"), 1);
+    run_free(&run);
+}
+END_TEST
+
 static const char *const without_signals[] = {NULL, "LIBAGENT_SCHEDULER=sleep",
                                               "LIBAGENT_SCHEDULER=event"};
 
@@ -145,6 +162,7 @@ Suite *suite(void)
     tcase_add_test(tcase, test_same_profile_by_each);
     tcase_add_test(tcase, test_unknown_name);
     tcase_add_loop_test(tcase, test_scheduler_that_needs_a_signal, 0, 3);
+    tcase_add_loop_test(tcase, test_wall_time_is_not_for_all, 0, SCHEDULERS);
     tcase_add_loop_test(tcase, test_time_without_signals, 0, 3);
     suite_add_tcase(suite, tcase);
     return suite;

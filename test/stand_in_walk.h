@@ -45,6 +45,11 @@ void unwind_behind_record(struct unwind_regs *regs)
     (void)regs;
 }
 
+const void *unwind_before_handlers(const void *ucontext)
+{
+    return ucontext;
+}
+
 void unwind_regs_from_context(struct unwind_regs *regs, const void *ucontext)
 {
     (void)regs;

@@ -78,6 +78,7 @@ static uint32_t walk_and_add(struct thread_slot *slot, struct record_stack *stac
     struct unwind_stack home = {slot->stack_low, slot->stack_high};
     uint32_t flags;
     uint32_t generation;
+    ucontext = (void *)unwind_before_handlers(ucontext);
     unwind_regs_from_context(&regs, ucontext);
     /* The first place stays free for a pseudo frame; without one the stack begins a word on. */
     uint32_t count = unwinder_inside_handler(ucontext)->walk(

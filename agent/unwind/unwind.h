@@ -94,6 +94,10 @@ uint32_t unwind_walk_copy(struct unwind_regs *regs, uint64_t valid, bool exact,
 void unwind_behind_record(struct unwind_regs *regs);
 /* The registers of a handler's third argument. */
 void unwind_regs_from_context(struct unwind_regs *regs, const void *ucontext);
+/* Where the interrupted code is a handler of the app's of which no instruction has run (its signal
+ * came together with ours, and libc keeps ours out of every mask): the context of what that one
+ * interrupts, to which the time until now belongs. Else `ucontext`. SIG. */
+const void *unwind_before_handlers(const void *ucontext);
 /* The caller's own registers, as after this inline function. */
 static inline __attribute__((always_inline)) void unwind_regs_here(struct unwind_regs *regs)
 {

@@ -14,6 +14,21 @@
 
 enum { FP = UNWIND_FP, LR = UNWIND_RA, SP = UNWIND_SP, PC = UNWIND_PC };
 
+const void *unwind_before_handlers(const void *ucontext)
+{
+    /* The kernel's frame: siginfo, context. The three arguments of a handler tell it. */
+    enum { SIGNALS = 64 };
+    for (;;) {
+        const mcontext_t *machine = &((const ucontext_t *)ucontext)->uc_mcontext;
+        if (machine->regs[1] != machine->sp ||
+            machine->regs[2] != machine->sp + sizeof(siginfo_t) || machine->regs[0] < 1 ||
+            machine->regs[0] > SIGNALS ||
+            ((const siginfo_t *)machine->regs[1])->si_signo != (int)machine->regs[0])
+            return ucontext;
+        ucontext = (const void *)machine->regs[2];
+    }
+}
+
 void unwind_regs_from_context(struct unwind_regs *regs, const void *ucontext)
 {
     const mcontext_t *context = &((const ucontext_t *)ucontext)->uc_mcontext;

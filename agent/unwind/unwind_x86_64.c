@@ -19,6 +19,21 @@ void unwind_regs_from_context(struct unwind_regs *regs, const void *ucontext)
         regs->r[i] = (uintptr_t)context->uc_mcontext.gregs[places[i]];
 }
 
+const void *unwind_before_handlers(const void *ucontext)
+{
+    /* The kernel's frame: return address, context, siginfo; its struct ucontext has 304 bytes. The
+     * three arguments of a handler tell it, which each is given, and the cleared register. */
+    enum { KERNEL_UCONTEXT = 304, SIGNALS = 64 };
+    for (;;) {
+        const ucontext_t *context = ucontext;
+        const greg_t *r = context->uc_mcontext.gregs;
+        if (r[REG_RDX] != r[REG_RSP] + 8 || r[REG_RSI] != r[REG_RDX] + KERNEL_UCONTEXT ||
+            r[REG_RDI] < 1 || r[REG_RDI] > SIGNALS || r[REG_RAX] != 0)
+            return ucontext;
+        ucontext = (const void *)(uintptr_t)r[REG_RDX];
+    }
+}
+
 bool arch_leaf_caller(struct stack_reader *reader, const struct unwind_regs *regs, uintptr_t code,
                       uintptr_t *sp, uintptr_t *pc)
 {

@@ -154,6 +154,27 @@ START_TEST(test_time_without_signals)
 }
 END_TEST
 
+/* The program's signal comes first and ours at its handler's first instruction: what was computed
+ * until then is the interrupted code's. The handler itself takes less than a microsecond of each
+ * tick's four milliseconds. */
+START_TEST(test_time_before_a_handler_is_not_its)
+{
+    struct run run;
+    struct profile cpu;
+    run_program(&run, &(struct run_request){.program = "ticks_together",
+                                            .arguments = (const char *[]){"1000", NULL},
+                                            .environment =
+                                                (const char *[]){"LIBAGENT_FREQUENCY=1000", NULL}});
+    run_expect_quiet_success(&run);
+    profile_load(&cpu, run.profiles, "cpu", run.pid);
+    ck_assert_int_gt(profile_under(&cpu, CPU_SAMPLES, "work"), 10);
+    ck_assert_double_le((double)profile_under(&cpu, CPU_NS, "empty_handler"),
+                        0.05 * (double)profile_total(&cpu, CPU_NS));
+    profile_free(&cpu);
+    run_free(&run);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("schedulers");
@@ -164,6 +185,7 @@ Suite *suite(void)
     tcase_add_loop_test(tcase, test_scheduler_that_needs_a_signal, 0, 3);
     tcase_add_loop_test(tcase, test_wall_time_is_not_for_all, 0, SCHEDULERS);
     tcase_add_loop_test(tcase, test_time_without_signals, 0, 3);
+    tcase_add_test(tcase, test_time_before_a_handler_is_not_its);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -32,6 +32,11 @@ uint64_t clock_thread_cpu_of_ns(int tid)
     return thread_cpu_ns;
 }
 
+uint64_t clock_process_cpu_ns(void)
+{
+    return thread_cpu_ns;
+}
+
 int clock_id_of_thread(int tid)
 {
     return (int)(~(unsigned)tid << 3 | 6u);

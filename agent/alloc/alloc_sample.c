@@ -118,12 +118,12 @@ static uint32_t walk_and_add(struct thread_slot *slot, struct record_stack *stac
     struct unwind_regs regs;
     struct unwind_stack home = {slot->stack_low, slot->stack_high};
     uint32_t flags;
-    uint32_t generation;
+    uint32_t list_generation;
     unwind_regs_here(&regs);
-    uint32_t count =
-        unwinder->walk(&regs, false, &home, stack->pcs, options.max_frames, &flags, &generation);
+    uint32_t count = unwinder->walk(&regs, false, &home, stack->pcs, options.max_frames, &flags,
+                                    &list_generation);
     slot->stack_low = home.low;
-    stack->generation = generation;
+    stack->generation = list_generation;
     if (flags & UNWIND_CUT)
         stats_add(STAT_STACKS_CUT, 1);
     else if (!(flags & UNWIND_COMPLETE))

@@ -51,7 +51,8 @@ const struct option_row option_rows[ROW_COUNT] = {
                        .default_text = "101",
                        .low = 1,
                        .high = 10000,
-                       .help = "samples in each second of a thread's CPU time, and of its wall time"},
+                       .help =
+                           "samples in each second of a thread's CPU time, and of its wall time"},
     [ROW_SCHEDULER] = {.name = OPTION_PREFIX "SCHEDULER",
                        .type = TYPE_WORD,
                        .part = PART_CPU,
@@ -112,7 +113,7 @@ const struct option_row option_rows[ROW_COUNT] = {
                           MEMBER(heap_min_age_ns),
                           .default_text = "0",
                           .low = NS_PER_SEC,
-                          .high = 365 * 24 * (3600 * NS_PER_SEC),
+                          .high = 8760 * (3600 * NS_PER_SEC),
                           .help = "younger blocks are left out of what is live"},
     [ROW_HEAP_BYTES] = {.name = OPTION_PREFIX "HEAP_BYTES",
                         .type = TYPE_BOOL,

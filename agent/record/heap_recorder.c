@@ -77,11 +77,6 @@ static uint32_t list_of(uint64_t address)
     return (uint32_t)(address * 0x9e3779b97f4a7c15ull >> 60) % HEAP_FREE_LISTS;
 }
 
-static uint64_t space_of(const struct heap_record *record)
-{
-    return record_values_of(record->weight, record->size).amount >> RECORD_AMOUNT_BITS_ALLOC;
-}
-
 static void note_change(void)
 {
     if (!load_relaxed(&heap.changed))
@@ -91,8 +86,7 @@ static void note_change(void)
 void heap_give_back(uint32_t ref)
 {
     struct heap_record *record = heap_pool_at(&heap.pool, ref);
-    add_relaxed(&heap.sums.live, -1u);
-    add_relaxed(&heap.sums.space, -space_of(record));
+    add_relaxed(&heap.live, -1u);
     counted_drop(&heap.keys, record->stack);
     if (record->thread)
         counted_drop(&heap.keys, record->thread);
@@ -126,14 +120,14 @@ static uint64_t draw(const uint64_t *key, uint32_t words, struct rng *rng)
 {
     if (heap.one_in > 1 && rng_next(rng) % heap.one_in != 0)
         return 0;
-    uint32_t records = thinning_of(load_relaxed(&heap.sums.live), heap.pool.size);
+    uint32_t records = thinning_of(load_relaxed(&heap.live), heap.pool.size);
     uint32_t keys = thinning_of(counted_fill(&heap.keys, key, words), COUNTED_FULL);
     uint32_t thinning = MAX_OF(records, keys);
     if (thinning == 0)
         return heap.one_in;
     stats_add(STAT_HEAP_THINNED, 1);
     uint64_t mask = ((uint64_t)1 << thinning) - 1;
-    return rng_next(rng) & mask ? 0 : heap.one_in << thinning;
+    return (rng_next(rng) & mask) ? 0 : heap.one_in << thinning;
 }
 
 /* Fills a record with references of its own. 0: no room. */
@@ -192,8 +186,7 @@ void heap_recorder_add(const struct heap_sample *sample, struct rng *rng)
     struct heap_record *record = heap_pool_at(&heap.pool, ref);
     if (__builtin_mul_overflow(sample->weight, times, &record->weight))
         record->weight = UINT64_MAX;
-    add_relaxed(&heap.sums.live, 1);
-    add_relaxed(&heap.sums.space, space_of(record));
+    add_relaxed(&heap.live, 1);
     heap_record_publish(record);
     heap_filter_change(address, 1);
     if (!heap_slots_insert(&heap.slots, address, ref)) {
@@ -266,9 +259,4 @@ void heap_recorder_reset_in_child(void)
 bool heap_recorder_has_changed(void)
 {
     return load_relaxed(&heap.changed) != 0;
-}
-
-uint64_t heap_recorder_space(void)
-{
-    return load_relaxed(&heap.sums.space);
 }

@@ -92,7 +92,5 @@ void heap_recorder_reset_in_child(void);
 
 /* Has the live heap changed since the last snapshot began? Any context. */
 bool heap_recorder_has_changed(void);
-/* Estimated bytes in live blocks. Any context. */
-uint64_t heap_recorder_space(void);
 
 #endif

@@ -16,11 +16,7 @@ struct heap_tables {
     uint32_t accepts; /* samples */
     uint32_t changed; /* since the last snapshot began */
     uint32_t pinned;  /* the record that the snapshot looks at, 0: none */
-    /* The hooks' own line of the cache. */
-    struct {
-        uint32_t live;  /* records */
-        uint64_t space; /* bytes, as estimated */
-    } __attribute__((aligned(CACHE_LINE))) sums;
+    uint32_t live __attribute__((aligned(CACHE_LINE))); /* records; the hooks' own line */
 };
 
 extern HIDDEN struct heap_tables heap;

@@ -11,11 +11,11 @@ enum { REF_UNIT = 8 };
 
 /* A multiplicative word hash (that of Firefox and rustc), with splitmix's finisher so that both
  * halves of the result are good. */
-uint64_t intern_hash(const uint64_t *words, uint32_t count)
+uint64_t intern_hash(const uint64_t *key, uint32_t words)
 {
-    uint64_t hash = count;
-    for (uint32_t i = 0; i < count; i++)
-        hash = (((hash << 5) | (hash >> 59)) ^ words[i]) * 0x9e3779b97f4a7c15ull;
+    uint64_t hash = words;
+    for (uint32_t i = 0; i < words; i++)
+        hash = (((hash << 5) | (hash >> 59)) ^ key[i]) * 0x9e3779b97f4a7c15ull;
     hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ull;
     hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebull;
     return hash ^ (hash >> 31);

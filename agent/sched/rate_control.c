@@ -34,7 +34,7 @@ static void note_cost(struct rate_control *control, uint64_t spent_ns, uint64_t 
     }
     cost = MIN_OF(cost, control->cost * COST_STEP);
     int64_t change = (int64_t)(cost - control->cost) * (int64_t)MIN_OF(samples, 100ul);
-    control->cost += (uint64_t)(change / (WINDOWS_AVERAGED * WINDOW_SAMPLES));
+    control->cost += (uint64_t)(change / (int64_t)(WINDOWS_AVERAGED * WINDOW_SAMPLES));
     control->cost = MAX_OF(control->cost, (uint64_t)1);
 }
 

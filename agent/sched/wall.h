@@ -41,8 +41,8 @@ extern const struct tick_visitor wall_visitor;
 /* Where there is no memory for it that is said in the log, and wall_is_on tells. `signals`:
  * LIBAGENT_WALL_SIGNAL. INIT. */
 void wall_start(bool signals);
-/* After the last flush, and before a start, whether that has wall time or not; nobody samples. INIT,
- * TICK. */
+/* After the last flush, and before a start, whether that has wall time or not; nobody samples.
+ * INIT, TICK. */
 void wall_stop(void);
 /* The slot is a thread's from `now_ns` (CLOCK_MONOTONIC) on; is not any more. In the thread itself,
  * inside its guard at the end, or TICK. */

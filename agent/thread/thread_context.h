@@ -183,6 +183,7 @@ bool thread_slot_is_ours(const struct thread_slot *slot);
 
 static inline void thread_guard_enter(struct thread_slot *slot)
 {
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a sample has one */
     __atomic_store_n(&slot->guard, slot->guard + 1, __ATOMIC_SEQ_CST);
     full_fence();
 }

@@ -38,6 +38,7 @@
 #include "agent/base/signal_sets.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
+#include "agent/thread/thread_context.h"
 #include "agent/unwind/libunwind_space.h"
 #include "agent/unwind/unwinder.h"
 
@@ -301,7 +302,7 @@ static __attribute__((noinline)) int test_self(void)
     return count == our_count && memcmp(ours, theirs, count * sizeof(ours[0])) == 0 ? 0 : -EPROTO;
 }
 
-static int libunwind_start(void)
+static int start_once(void)
 {
     int error = find_functions();
     if (error) {
@@ -322,6 +323,23 @@ static int libunwind_start(void)
         log_warn("LIBAGENT_UNWINDER=libunwind cannot be used (error %d): stacks are walked by cfi",
                  -error);
     return error;
+}
+
+/* The agent may start again, with the library open and its places made; and it may start in a thread
+ * of its own, which cannot call the loader. */
+static int libunwind_start(void)
+{
+    static bool was_tried;
+    static int outcome;
+    if (!was_tried && thread_tls.internal) {
+        log_warn("LIBAGENT_UNWINDER=libunwind takes a start by the program, or with it: stacks are "
+                 "walked by cfi");
+        return -EBUSY;
+    }
+    if (!was_tried)
+        outcome = start_once();
+    was_tried = true;
+    return outcome;
 }
 
 const struct unwinder unwinder_libunwind = {

@@ -15,10 +15,14 @@ static const struct unwinder *const choices[] = {
     [UNWINDER_LIBUNWIND] = &unwinder_libunwind,
 };
 
+/* A thread that is gone may hold its mutex. */
+static bool libunwind_is_lost;
+
 void unwinder_start(enum unwinder_id choice)
 {
     const struct unwinder *chosen = choices[choice];
-    bool usable = !chosen->start || chosen->start() == 0;
+    bool usable = !(chosen == &unwinder_libunwind && libunwind_is_lost) &&
+                  (!chosen->start || chosen->start() == 0);
     unwinder = usable ? chosen : &unwinder_cfi;
 }
 
@@ -36,6 +40,7 @@ const struct unwinder *unwinder_choose(const void *ucontext)
 
 void unwinder_reset_in_child(void)
 {
+    libunwind_is_lost = true;
     if (unwinder == &unwinder_libunwind)
         unwinder = &unwinder_cfi;
 }

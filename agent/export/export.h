@@ -17,8 +17,20 @@
 #include "agent/base/compiler.h"
 #include "agent/record/time_recorder.h"
 
+/* What differs between receivers inside the file. */
+enum export_dialect {
+    DIALECT_PPROF,     /* files, plain POST, Parca */
+    DIALECT_PYROSCOPE, /* no labels of threads, which would each be a series; of limited size */
+    DIALECT_DATADOG,   /* all families in one file, names of its own */
+    DIALECTS
+};
+
 struct export_request {
-    enum record_family family;
+    enum export_dialect dialect;
+    enum record_family family; /* of DIALECT_DATADOG the one that gives the period */
+    uint32_t families;         /* of DIALECT_DATADOG: 1 << family of each that is profiled */
+    uint32_t row_limit;        /* samples at most, 0: no limit; the smallest beyond are folded into
+                                * libagent truncated */
     uint64_t start_unix_ns;
     uint64_t duration_ns;
     uint64_t period; /* cpu, wall: nanoseconds between ticks; alloc: interval in bytes */
@@ -29,11 +41,16 @@ struct export_request {
     const char *const *comments; /* texts, NULL at the end */
 };
 
+/* "pprof", "pyroscope", "datadog". */
+const char *export_dialect_name(enum export_dialect dialect);
 /* The file's name part: "cpu", "heap", "wall". */
 const char *export_family_name(enum record_family family);
 /* Encodes; `out` is empty before, and stays empty when the family has no row. 0 or a negative
  * errno (out is then freed). */
 int export_pprof(const struct window *window, const struct export_request *request,
                  struct buffer *out) MUST_USE;
+/* The same, within the limits of the dialect's receiver, and `max_bytes` (0: no more limits). */
+int export_within_limits(const struct window *window, const struct export_request *request,
+                         size_t max_bytes, struct buffer *out) MUST_USE;
 
 #endif

@@ -41,8 +41,28 @@ static const struct family_format family_formats[RECORD_FAMILIES] = {
                      .period = {"wall", "nanoseconds"}},
 };
 
+/* Datadog's names for the same. */
+static const struct family_format datadog_formats[RECORD_FAMILIES] = {
+    [RECORD_CPU] = {.name = "all",
+                    .values = {{"cpu-samples", "count"}, {"cpu-time", "nanoseconds"}},
+                    .period = {"cpu-time", "nanoseconds"}},
+    [RECORD_ALLOC] = {.name = "all",
+                      .values = {{"alloc-samples", "count"},
+                                 {"alloc-space", "bytes"},
+                                 {"inuse-objects", "count"},
+                                 {"inuse-space", "bytes"}},
+                      .period = {"alloc-space", "bytes"},
+                      .amount_bits = RECORD_AMOUNT_BITS_ALLOC},
+    [RECORD_WALL] = {.name = "all",
+                     .values = {{"wall-samples", "count"}, {"wall-time", "nanoseconds"}},
+                     .period = {"wall-time", "nanoseconds"}},
+};
+
+enum { VALUES_MAX = VALUES * RECORD_FAMILIES };
+
 /* A sample of the file. */
 struct row {
+    enum record_family family;
     const uint64_t *pcs;
     uint32_t generation, count;
     const struct thread_label *thread; /* NULL: none */
@@ -53,7 +73,10 @@ struct row {
 
 struct encoder {
     const struct export_request *request;
-    const struct family_format *format;
+    const struct family_format *formats;
+    size_t value_count;
+    bool holds[RECORD_FAMILIES];
+    uint8_t place[RECORD_FAMILIES][VALUES]; /* among the file's values */
     struct string_table strings;
     struct location_table locations;
     struct buffer rows;      /* struct row; equal looking ones added up */
@@ -91,8 +114,8 @@ static uint64_t hash_labels(const struct encoder *encoder, const struct row *row
 
 static bool look_equal(struct encoder *encoder, const struct row *a, const struct row *b)
 {
-    if (a->count != b->count || a->state != b->state || a->age_s != b->age_s ||
-        a->bytes != b->bytes ||
+    if (a->family != b->family || a->count != b->count || a->state != b->state ||
+        a->age_s != b->age_s || a->bytes != b->bytes ||
         memcmp(label_of(encoder, a), label_of(encoder, b), sizeof(*a->thread)) != 0)
         return false;
     for (uint32_t i = 0; i < a->count; i++)
@@ -107,7 +130,9 @@ static bool look_equal(struct encoder *encoder, const struct row *a, const struc
  * off). */
 static int add_row(struct encoder *encoder, const struct row *row)
 {
-    uint64_t hash = row->count;
+    if (!encoder->holds[row->family])
+        return 0;
+    uint64_t hash = row->count + ((uint64_t)row->family << 32);
     for (uint32_t i = 0; i < row->count; i++) {
         uint32_t location = location_of(&encoder->locations, row->generation, row->pcs[i]);
         if (!location)
@@ -135,9 +160,10 @@ static int add_row(struct encoder *encoder, const struct row *row)
 static int add_window_row(const struct window_row *row, void *data)
 {
     struct encoder *encoder = data;
-    if (row->family != encoder->request->family)
+    if (row->family == RECORD_ALLOC && !encoder->request->has_window)
         return 0;
     const struct row added = {
+        .family = row->family,
         .pcs = row->pcs,
         .generation = row->generation,
         .count = row->count,
@@ -151,6 +177,7 @@ static int add_window_row(const struct window_row *row, void *data)
 static int add_live_row(const struct heap_row *row, void *data)
 {
     const struct row added = {
+        .family = RECORD_ALLOC,
         .pcs = row->pcs,
         .generation = row->generation,
         .count = row->count,
@@ -165,16 +192,20 @@ static int add_live_row(const struct heap_row *row, void *data)
 static int add_rows(struct encoder *encoder, const struct window *window)
 {
     const struct export_request *request = encoder->request;
-    int error = request->has_window ? window_each(window, add_window_row, encoder) : 0;
+    int error = window_each(window, add_window_row, encoder);
     return error || !request->has_live ? error : heap_snapshot_each(add_live_row, encoder);
 }
 
 /* ---- Samples ------------------------------------------------------------------------------- */
 
 /* Is it one of the file's sample types? */
-static bool is_written(const struct encoder *encoder, int value)
+static bool is_written(const struct encoder *encoder, enum record_family family, int value)
 {
-    return value >= LIVE_COUNT ? encoder->request->has_live : encoder->request->has_window;
+    if (!encoder->holds[family])
+        return false;
+    if (value >= LIVE_COUNT)
+        return family == RECORD_ALLOC && encoder->request->has_live;
+    return family != RECORD_ALLOC || encoder->request->has_window;
 }
 
 static uint64_t round_fixed(uint64_t value, unsigned bits)
@@ -246,27 +277,27 @@ static void encode_live_labels(struct encoder *encoder, const struct row *row)
         encode_number(encoder, encoder->bytes, row->bytes, encoder->bytes_unit);
 }
 
-/* Those of the file's sample types. Returns how many; 0 if all are 0. */
-static size_t values_of(const struct encoder *encoder, const struct row *row, uint64_t *values)
+/* The file's values of a row; false if all are 0. */
+static bool values_of(const struct encoder *encoder, const struct row *row, uint64_t *values)
 {
-    size_t count = 0;
+    unsigned amount_bits = encoder->formats[row->family].amount_bits;
     uint64_t any = 0;
+    memset(values, 0, VALUES_MAX * sizeof(values[0]));
     for (int i = 0; i < VALUES; i++) {
-        if (!is_written(encoder, i))
+        if (!is_written(encoder, row->family, i))
             continue;
         bool is_count = i == WINDOW_COUNT || i == LIVE_COUNT;
-        values[count] = round_fixed(row->values[i],
-                                    is_count ? RECORD_FRACTION_BITS : encoder->format->amount_bits);
-        any |= values[count++];
+        uint64_t value = round_fixed(row->values[i], is_count ? RECORD_FRACTION_BITS : amount_bits);
+        values[encoder->place[row->family][i]] = value;
+        any |= value;
     }
-    return any ? count : 0;
+    return any != 0;
 }
 
 static int encode_sample(struct encoder *encoder, const struct row *row)
 {
-    uint64_t values[VALUES];
-    size_t count = values_of(encoder, row, values);
-    if (!count)
+    uint64_t values[VALUES_MAX];
+    if (!values_of(encoder, row, values))
         return 0;
     encoder->ids.size = 0;
     uint64_t *ids = buffer_room(&encoder->ids, row->count * sizeof(ids[0]));
@@ -278,10 +309,10 @@ static int encode_sample(struct encoder *encoder, const struct row *row)
     struct buffer *out = encoder->out;
     size_t mark = pb_begin(out, PROFILE_SAMPLE);
     pb_packed(out, SAMPLE_LOCATION_ID, ids, row->count);
-    pb_packed(out, SAMPLE_VALUE, values, count);
+    pb_packed(out, SAMPLE_VALUE, values, encoder->value_count);
     if (row->thread && encoder->request->thread_labels)
         encode_thread(encoder, row->thread);
-    if (row->thread && encoder->request->family == RECORD_WALL)
+    if (row->thread && row->family == RECORD_WALL)
         encode_state(encoder, row->state);
     encode_live_labels(encoder, row);
     pb_end(out, mark);
@@ -289,22 +320,87 @@ static int encode_sample(struct encoder *encoder, const struct row *row)
     return out->error;
 }
 
+/* Which rows stay where there is a limit: those of the largest amounts, by powers of two; of those
+ * in between as many as there is room for. */
+struct fold {
+    uint64_t least;       /* such amounts stay */
+    uint64_t least_spare; /* such ones while there is room */
+    size_t spare;
+};
+
+/* Nearly always one of the two is 0. */
+static uint64_t amount_of(const struct row *row)
+{
+    return row->values[WINDOW_AMOUNT] + row->values[LIVE_AMOUNT];
+}
+
+static struct fold fold_rows(const struct row *rows, size_t count, uint32_t limit)
+{
+    size_t of_length[65] = {0};
+    if (!limit || count <= limit)
+        return (struct fold){0};
+    for (size_t i = 0; i < count; i++)
+        of_length[amount_of(&rows[i]) ? 64 - __builtin_clzll(amount_of(&rows[i])) : 0]++;
+    size_t kept = 0;
+    int length = 64;
+    while (length > 0 && kept + of_length[length] <= limit)
+        kept += of_length[length--];
+    return (struct fold){length < 64 ? 1ull << length : UINT64_MAX,
+                         length > 0 ? 1ull << (length - 1) : 0, limit - kept};
+}
+
+static bool stays(struct fold *fold, uint64_t amount)
+{
+    if (amount >= fold->least)
+        return true;
+    if (amount < fold->least_spare || fold->spare == 0)
+        return false;
+    fold->spare--;
+    return true;
+}
+
+static int encode_truncated(struct encoder *encoder, const struct window *window,
+                            uint64_t folded[RECORD_FAMILIES][VALUES])
+{
+    const uint64_t truncated_pc = PSEUDO_TRUNCATED;
+    int error = 0;
+    for (int family = 0; family < RECORD_FAMILIES && !error; family++) {
+        if (!encoder->holds[family])
+            continue;
+        struct row truncated = {
+            .family = (enum record_family)family, .pcs = &truncated_pc, .count = 1};
+        memcpy(truncated.values, folded[family], sizeof(truncated.values));
+        truncated.values[WINDOW_COUNT] += window->truncated[family].count;
+        truncated.values[WINDOW_AMOUNT] += window->truncated[family].amount;
+        error = encode_sample(encoder, &truncated);
+    }
+    return error;
+}
+
 static int encode_samples(struct encoder *encoder, const struct window *window)
 {
     const struct row *rows = (const void *)encoder->rows.data;
-    for (size_t i = 0; i < encoder->rows.size / sizeof(rows[0]); i++) {
+    size_t count = encoder->rows.size / sizeof(rows[0]);
+    struct fold fold = fold_rows(rows, count, encoder->request->row_limit);
+    uint64_t folded[RECORD_FAMILIES][VALUES] = {{0}};
+    if (fold.least) {
+        /* Without those of the rows that go. */
+        locations_free(&encoder->locations);
+        int error = locations_begin(&encoder->locations);
+        if (error)
+            return error;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!stays(&fold, amount_of(&rows[i]))) {
+            for (int value = 0; value < VALUES; value++)
+                folded[rows[i].family][value] += rows[i].values[value];
+            continue;
+        }
         int error = encode_sample(encoder, &rows[i]);
         if (error)
             return error;
     }
-    const uint64_t truncated_pc = PSEUDO_TRUNCATED;
-    const struct record_values sums = window->truncated[encoder->request->family];
-    const struct row truncated = {
-        .pcs = &truncated_pc,
-        .count = 1,
-        .values = {[WINDOW_COUNT] = sums.count, [WINDOW_AMOUNT] = sums.amount},
-    };
-    return encode_sample(encoder, &truncated);
+    return encode_truncated(encoder, window, folded);
 }
 
 /* ---- The file ------------------------------------------------------------------------------ */
@@ -323,13 +419,14 @@ static void encode_header(struct encoder *encoder)
     struct buffer *out = encoder->out;
     pb_uint(out, PROFILE_TIME_NANOS, request->start_unix_ns);
     pb_uint(out, PROFILE_DURATION_NANOS, request->duration_ns);
-    encode_value_type(encoder, PROFILE_PERIOD_TYPE, encoder->format->period);
+    const struct family_format *format = &encoder->formats[request->family];
+    encode_value_type(encoder, PROFILE_PERIOD_TYPE, format->period);
     pb_uint(out, PROFILE_PERIOD, request->period);
     for (const char *const *comment = request->comments; comment && *comment; comment++)
         pb_uint(out, PROFILE_COMMENT, add_string(encoder, *comment));
-    int shown = request->has_live ? LIVE_AMOUNT : WINDOW_AMOUNT;
+    bool shows_live = is_written(encoder, request->family, LIVE_AMOUNT);
     pb_uint(out, PROFILE_DEFAULT_SAMPLE_TYPE,
-            add_string(encoder, encoder->format->values[shown].type));
+            add_string(encoder, format->values[shows_live ? LIVE_AMOUNT : WINDOW_AMOUNT].type));
 }
 
 static void add_label_strings(struct encoder *encoder)
@@ -354,9 +451,10 @@ static int encode(struct encoder *encoder, const struct window *window)
         error = add_rows(encoder, window);
     if (error)
         return error;
-    for (int i = 0; i < VALUES; i++)
-        if (is_written(encoder, i))
-            encode_value_type(encoder, PROFILE_SAMPLE_TYPE, encoder->format->values[i]);
+    for (int family = 0; family < RECORD_FAMILIES; family++)
+        for (int i = 0; i < VALUES; i++)
+            if (is_written(encoder, (enum record_family)family, i))
+                encode_value_type(encoder, PROFILE_SAMPLE_TYPE, encoder->formats[family].values[i]);
     add_label_strings(encoder);
     error = encode_samples(encoder, window);
     if (error || encoder->samples == 0)
@@ -373,8 +471,16 @@ static int encode(struct encoder *encoder, const struct window *window)
 int export_pprof(const struct window *window, const struct export_request *request,
                  struct buffer *out)
 {
+    bool is_datadog = request->dialect == DIALECT_DATADOG;
     struct encoder encoder = {
-        .request = request, .format = &family_formats[request->family], .out = out};
+        .request = request, .formats = is_datadog ? datadog_formats : family_formats, .out = out};
+    for (unsigned family = 0; family < RECORD_FAMILIES; family++) {
+        encoder.holds[family] =
+            is_datadog ? request->families >> family & 1 : family == request->family;
+        for (int i = 0; i < VALUES; i++)
+            if (is_written(&encoder, (enum record_family)family, i))
+                encoder.place[family][i] = (uint8_t)encoder.value_count++;
+    }
     string_table_begin(&encoder.strings, PROFILE_STRING_TABLE);
     int error = encode(&encoder, window);
     if (error || encoder.samples == 0)

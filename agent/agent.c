@@ -25,10 +25,8 @@
 #include "agent/thread/presence.h"
 #include "agent/thread/thread_context.h"
 #include "agent/unwind/modules.h"
+#include "agent/ways_out.h"
 #include "uploader/uploader.h"
-
-/* What exit may be held up by at most. */
-static const uint64_t exit_limit_ns = 3 * NS_PER_SEC;
 
 /* A dlopen was passed on unwatched. */
 static uint32_t unwatched_load;
@@ -40,13 +38,6 @@ static bool is_this_process(void)
 }
 
 /* ---- the constructor ---- */
-
-static void print_help(void)
-{
-    static char text[16384];
-    options_help(text, sizeof(text));
-    log_plain(text);
-}
 
 /* The executable's base name, in `path`. */
 static const char *executable_name(char *path, size_t size)
@@ -78,7 +69,7 @@ static bool select_process(char **argv, char **environment, const char *executab
         return false;
     options_load(environment, program);
     if (options.help)
-        print_help();
+        ways_out_print_help();
     return options_ok(PART_ALL) && options_ok(PART_OUTPUT) && options.profiles;
 }
 
@@ -162,14 +153,14 @@ static void at_term(uint64_t deadline_ns)
 void agent_at_exit(void)
 {
     if (life_is_possible() && is_this_process())
-        end(clock_monotonic_ns() + exit_limit_ns, false);
+        end(ways_out_exit_deadline_ns(), false);
 }
 
 void agent_before_seccomp(const void *filter)
 {
     if (!life_is_possible() || !is_this_process() || (filter && !sys_readable((uintptr_t)filter)))
         return;
-    end(clock_monotonic_ns() + exit_limit_ns, true);
+    end(ways_out_exit_deadline_ns(), true);
     /* Nothing of ours may still be on its way: a filter can reach all threads. */
     uint64_t deadline = clock_monotonic_ns() + NS_PER_SEC;
     agent_thread_pause(deadline); /* for good: a moment that has begun makes no thread any more */
@@ -211,7 +202,7 @@ static void write_before_exec(void)
     if (!life_is_possible() || !is_this_process() || thread_tls.inside)
         return;
     thread_tls.inside++;
-    uint64_t deadline = clock_monotonic_ns() + exit_limit_ns;
+    uint64_t deadline = ways_out_exit_deadline_ns();
     if (!life_enter()) {
         life_wait_stopped(deadline);
     } else if (flush_is_due_at_end() || !uploader_is_done()) {

@@ -91,7 +91,7 @@ static void *uploader_main(void *unused)
     own_thread_enter("libagent-up");
     flush_own_thread_begins(FLUSH_OWN_UPLOADER);
     store_release(&uploader_thread, OWN_THREAD_RUNNING);
-    uploader_run();
+    uploader_run(own_thread_is_known_to_libc());
     own_thread_ends(&uploader_thread);
     return NULL;
 }
@@ -108,15 +108,16 @@ static void need_uploader(void)
 static void write_all(enum request asked, uint64_t deadline_ns)
 {
     bool has_thread = own_thread_is_there(&uploader_thread);
-    if (asked == REQUEST_FINISH || !has_thread)
+    /* What waits to be sent does not wait any more. */
+    if (asked == REQUEST_FINISH || !has_thread || routes_send())
         uploader_finish();
-    if (!has_thread) {
-        uploader_run();
-        if (asked != REQUEST_FINISH)
-            uploader_resume();
-    } else if (uploader_wait_done(deadline_ns) != 0) {
+    /* An app's thread may be in the middle of malloc, which libcurl calls. */
+    if (!has_thread)
+        uploader_run(thread_tls.internal && own_thread_is_known_to_libc());
+    else if (uploader_wait_done(deadline_ns) != 0)
         log_error("the last profiles were not written in time");
-    }
+    if (asked != REQUEST_FINISH)
+        uploader_resume();
 }
 
 static void serve(enum request asked, uint64_t deadline_ns)

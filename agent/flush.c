@@ -211,38 +211,6 @@ static void make_comments(const struct window *window, bool has_live)
     comments.list[count] = NULL;
 }
 
-static int submit_family(const struct window *window, enum record_family family, bool has_live)
-{
-    bool is_time = family != RECORD_ALLOC;
-    uint64_t duration = pending.end_monotonic_ns - window->start_monotonic_ns;
-    struct export_request request = {
-        .family = family,
-        .start_unix_ns = window->start_realtime_ns,
-        .duration_ns = duration,
-        .period = is_time ? NS_PER_SEC / options.frequency : options.alloc_interval,
-        .thread_labels = options.thread_labels,
-        .age_label = options.heap_age,
-        .bytes_label = options.heap_bytes,
-        .has_window = is_time || (options.profiles & PROFILE_ALLOC),
-        .has_live = !is_time && has_live,
-        .comments = comments.list,
-    };
-    struct buffer body = {0};
-    int error = export_pprof(window, &request, &body);
-    if (error || body.size == 0)
-        return error;
-    struct blob_header header = {
-        .dialect = "pprof",
-        .start_unix_ns = request.start_unix_ns,
-        .end_unix_ns = request.start_unix_ns + duration,
-        .sequence = sequence,
-    };
-    format(header.family, sizeof(header.family), "%s", export_family_name(family));
-    format(header.service, sizeof(header.service), "%s", options.service);
-    error = uploader_submit(&header, &body);
-    return error ? error : 1;
-}
-
 /* A wall profile takes CPU samples too, which nobody has asked for. */
 static bool is_profiled(enum record_family family)
 {
@@ -269,6 +237,69 @@ static bool take_live(void)
         stats_add(STAT_HEAP_SNAPSHOTS_FAILED, 1);
     }
     return error == 0;
+}
+
+static uint32_t families_profiled(void)
+{
+    uint32_t families = 0;
+    for (int family = 0; family < RECORD_FAMILIES; family++)
+        families |= is_profiled((enum record_family)family) ? 1u << family : 0;
+    bool has_heap = options.profiles & (PROFILE_ALLOC | PROFILE_HEAP);
+    return has_heap ? families : families & ~(1u << RECORD_ALLOC);
+}
+
+static int submit(const struct window *window, const struct export_request *request)
+{
+    const char *dialect = export_dialect_name(request->dialect);
+    struct buffer body = {0};
+    int error = export_within_limits(window, request, routes_max_bytes(dialect), &body);
+    if (error || body.size == 0)
+        return error;
+    struct blob_header header = {
+        .start_unix_ns = request->start_unix_ns,
+        .end_unix_ns = request->start_unix_ns + request->duration_ns,
+        .sequence = sequence,
+    };
+    bool is_whole = request->dialect == DIALECT_DATADOG;
+    format(header.dialect, sizeof(header.dialect), "%s", dialect);
+    format(header.family, sizeof(header.family), "%s",
+           is_whole ? "all" : export_family_name(request->family));
+    format(header.service, sizeof(header.service), "%s", options.service);
+    error = uploader_submit(&header, &body);
+    return error ? error : 1;
+}
+
+/* In each dialect that is wanted. */
+static int submit_family(const struct window *window, enum record_family family, bool has_live)
+{
+    bool is_time = family != RECORD_ALLOC;
+    struct export_request request = {
+        .family = family,
+        .families = families_profiled(),
+        .start_unix_ns = window->start_realtime_ns,
+        .duration_ns = pending.end_monotonic_ns - window->start_monotonic_ns,
+        .period = is_time ? NS_PER_SEC / options.frequency : options.alloc_interval,
+        .thread_labels = options.thread_labels,
+        .age_label = options.heap_age,
+        .bytes_label = options.heap_bytes,
+        .has_window = options.profiles & PROFILE_ALLOC,
+        .has_live = has_live,
+        .comments = comments.list,
+    };
+    int blobs = 0;
+    for (int i = 0; i < DIALECTS; i++) {
+        request.dialect = (enum export_dialect)i;
+        /* The one file of Datadog's goes with the first family. */
+        if (!routes_want(export_dialect_name(request.dialect)) ||
+            (request.dialect == DIALECT_DATADOG &&
+             (request.families & -request.families) != 1u << family))
+            continue;
+        int submitted = submit(window, &request);
+        if (submitted < 0)
+            return submitted;
+        blobs += submitted;
+    }
+    return blobs;
 }
 
 /* Encodes and submits the pending window if nobody can still write into it. */

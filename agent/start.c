@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "agent/agent.h"
 #include "agent/agent_thread.h"
 #include "agent/alloc/alloc_sample.h"
 #include "agent/app_threads.h"
@@ -23,7 +24,7 @@
 #include "agent/thread/thread_reset.h"
 #include "agent/unwind/modules.h"
 #include "agent/unwind/unwinder.h"
-#include "uploader/uploader.h"
+#include "agent/ways_out.h"
 
 static char *const *kept_environment;
 static char program_name[256]; /* NAME_MAX */
@@ -97,19 +98,6 @@ static int start_tables(void)
     return error;
 }
 
-static int start_uploader(void)
-{
-    const struct uploader_config config = {
-        .folder = options.output,
-        .tmpdir = environment_get(kept_environment, "TMPDIR"),
-        .output_limit = options.output_limit,
-        .compression = options.compression,
-        .program = program_name,
-        .pid = sys_pid(),
-    };
-    return uploader_start(&config);
-}
-
 static void choose_scheduler(void)
 {
     struct sched_request request = {
@@ -133,7 +121,7 @@ static int make_all(void)
     if (!error && was_prepared)
         see_objects();
     if (!error)
-        error = start_uploader();
+        error = ways_out_start(kept_environment, program_name, agent_at_exit);
     /* Where the agent starts with the program there is one thread, and nothing to find. */
     if (!error && !is_before_main)
         error = thread_reset_all(flush_is_own_thread);

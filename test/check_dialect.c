@@ -23,6 +23,7 @@ static void setup(void)
     arena_set_budget((size_t)64 << 20);
     ck_assert_int_eq(recorder_start(1, 2), 0);
     request = (struct export_request){
+        .has_window = true,
         .families = 1 << RECORD_CPU | 1 << RECORD_ALLOC,
         .start_unix_ns = 1700000000123456789,
         .duration_ns = 1,

@@ -90,6 +90,7 @@ START_TEST(texts_are_cut_and_copied)
     memset(program, 'x', sizeof program);
     struct blob_header header;
     memset(&header, 'y', sizeof header);
+    strcpy(header.dialect, "pprof");
     strcpy(header.family, "cpu");
     header.sequence = 1;
     struct buffer body = {0};
@@ -205,7 +206,7 @@ START_TEST(goes_on_after_an_end_that_was_none)
     /* Submitted after the end, by a thread that then runs the loop itself. */
     submit_blob(2);
     ck_assert(!nothing_is_left());
-    uploader_run();
+    uploader_run(false);
     ck_assert(nothing_is_left());
     assert_blobs_written(0, 2);
 }
@@ -221,7 +222,7 @@ START_TEST(a_pause_keeps_what_is_queued)
     submit_blob(0);
     uploader_pause(true);
     submit_blob(1);
-    uploader_run();
+    uploader_run(false);
     ck_assert_str_eq(watch.order, "");
     ck_assert(!uploader_is_done());
     uploader_pause(false);
@@ -310,13 +311,13 @@ static int child_goes_on(bool lock_was_free)
     /* The lock held, what was queued had to be forgotten; else all of it is freed. */
     if (mapped_before == 0 || watch.mapped != (lock_was_free ? 0 : mapped_before))
         return 2;
-    struct blob_header header = {.family = "cpu", .sequence = 0};
+    struct blob_header header = {.dialect = "pprof", .family = "cpu", .sequence = 0};
     struct buffer body = {0};
     buffer_append(&body, "child", 5);
     if (uploader_submit(&header, &body) != 0)
         return 3;
     uploader_finish();
-    uploader_run();
+    uploader_run(false);
     if (!nothing_is_left() || uploader_last_files(files, sizeof files) != 1)
         return 4;
     return count_in_log("libagent: ") == 0 ? 0 : 5;

@@ -8,10 +8,11 @@ set -eu
 # Compilers and the archives that are linked in
 build="gcc g++ libc6-dev binutils make clang
     zlib1g-dev libzstd-dev libiberty-dev liblzma-dev"
-# The suites: Check, an independent reader of profiles, the reference unwinder, another linker, other
-# allocators
+# The suites: Check, an independent reader of profiles, the reference unwinder, libcurl and a reader of
+# requests, another linker, other allocators
 suites="check libsubunit-dev protobuf-compiler protobuf-c-compiler libprotobuf-c-dev libunwind-dev lld
-    zstd xz-utils musl-tools libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 util-linux"
+    libcurl4-openssl-dev python3-protobuf zstd xz-utils musl-tools libjemalloc2 libtcmalloc-minimal4
+    libmimalloc2.0 util-linux"
 # Programs that are profiled, and the table of top functions
 demo="redis-server redis-tools python3"
 # Programs that suites run

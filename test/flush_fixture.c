@@ -66,7 +66,7 @@ void flush_add_sample(enum record_family family, uint64_t amount)
 void flush_write_out(void)
 {
     uploader_finish();
-    uploader_run();
+    uploader_run(false);
     uploader_resume();
 }
 

@@ -80,7 +80,7 @@ static void *run(void *unused)
 {
     (void)unused;
     is_run_loop = true;
-    uploader_run();
+    uploader_run(false);
     return NULL;
 }
 
@@ -199,7 +199,7 @@ bool nothing_is_left(void)
 void run_to_the_end(void)
 {
     uploader_finish();
-    uploader_run();
+    uploader_run(false);
     ck_assert(nothing_is_left());
 }
 

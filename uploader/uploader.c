@@ -23,12 +23,15 @@
 #include "uploader/compress.h"
 #include "uploader/error_text.h"
 #include "uploader/file_backend.h"
+#include "uploader/routes.h"
+#include "uploader/sender.h"
 
 enum { FAMILIES = 4 }; /* cpu, heap, wall, lock */
 
 struct blob {
     struct blob_header header;
     struct buffer body;
+    bool handed;     /* to the backends' queues */
     bool compressed; /* a blob that could not be written is not compressed again */
 };
 
@@ -44,12 +47,14 @@ static struct {
     struct blob ring[UPLOADER_QUEUE_LENGTH];
     unsigned first, count;
     struct blob work;
-    bool busy;         /* the run loop is between taking a blob and finding none left */
-    bool stuck;        /* the first of the queue has failed and waits for its next try */
-    uint32_t stuck_at; /* `submitted` before it was tried */
-    bool finishing;    /* uploader_finish was called */
-    bool pausing;      /* the loop ends, blobs stay */
-    bool ended;        /* uploader_run has returned since, and no blob came after */
+    bool sending;         /* a profile is queued for a backend */
+    bool busy;            /* the run loop is between taking a blob and finding none left */
+    bool stuck;           /* the first of the queue has failed and waits for its next try */
+    uint32_t stuck_at;    /* `submitted` before it was tried */
+    bool finishing;       /* uploader_finish was called */
+    uint64_t last_try_ns; /* when the last tries of the backends end */
+    bool pausing;         /* the loop ends, blobs stay */
+    bool ended;           /* uploader_run has returned since, and no blob came after */
     uint32_t files_written;
     struct last_file last[FAMILIES];
 } state = {.lock = LOCK_INIT(LOCK_UPLOADER)};
@@ -95,12 +100,23 @@ static void put_first(const struct blob *blob)
 
 /* ------------------------------------------------------------------------------------------ */
 
+/* A post under way ends where the run loop has to. */
+static bool has_to_stop(void)
+{
+    lock_acquire(&state.lock);
+    bool stop = state.pausing || (state.finishing && clock_monotonic_ns() >= state.last_try_ns);
+    lock_release(&state.lock);
+    return stop;
+}
+
 int uploader_start(const struct uploader_config *config)
 {
+    const char *folder = routes_start(&config->routes, config->folder, config->compression,
+                                      config->pid, has_to_stop);
     compression = config->compression;
     in_failure = said_hopeless = said_unlisted = false;
     lost_at_end = 0;
-    int error = file_backend_init(&backend, config->folder, config->tmpdir, config->output_limit,
+    int error = file_backend_init(&backend, folder, config->tmpdir, config->output_limit,
                                   config->program, config->pid);
     uploader_resume();
     return error;
@@ -170,11 +186,26 @@ static int compress_work(void)
     return 0;
 }
 
-/* The seam for other ways out than files: what a backend needs is here, the header and the
- * bytes; what the loop needs is the answer, kept in `report`. */
+/* To the backends' queues, once. */
+static void hand_work_over(void)
+{
+    if (state.work.handed)
+        return;
+    sender_take(&state.work.header, &state.work.body);
+    lock_acquire(&state.lock);
+    state.work.handed = true;
+    state.sending = sender_pending() != 0;
+    lock_release(&state.lock);
+}
+
+/* What a backend needs is here, the header and the bytes; what the loop needs is the answer, kept
+ * in `report`. */
 static int ship_work(void)
 {
     report = (struct file_report){0};
+    hand_work_over();
+    if (!routes_to_files(state.work.header.dialect))
+        return 0;
     int error = compress_work();
     if (error) {
         report.reason = error_text(error);
@@ -226,7 +257,7 @@ static bool settle_work(int error, bool last_try, uint32_t seen)
         put_first(&blob);
     } else {
         gone = blob.body;
-        if (!error)
+        if (!error && report.name[0])
             remember_file(blob.header.family);
         else
             stats_add(keep ? STAT_WINDOWS_DROPPED : STAT_WINDOWS_FAILED, 1);
@@ -237,7 +268,7 @@ static bool settle_work(int error, bool last_try, uint32_t seen)
     return keep;
 }
 
-enum step { STEP_TRY, STEP_LAST_TRY, STEP_SAY_LOST, STEP_WAIT, STEP_END };
+enum step { STEP_TRY, STEP_LAST_TRY, STEP_LAST_SENDS, STEP_SAY_LOST, STEP_WAIT, STEP_END };
 
 static enum step next_step(void)
 {
@@ -251,6 +282,9 @@ static enum step next_step(void)
         state.busy = true;
         state.stuck = false;
         step = state.finishing ? STEP_LAST_TRY : STEP_TRY;
+    } else if (state.finishing && state.sending) {
+        state.busy = true;
+        step = STEP_LAST_SENDS;
     } else if (lost_at_end > 0) {
         /* Still busy: who waits for the end may end the process, so the line comes first. */
         step = STEP_SAY_LOST;
@@ -263,20 +297,41 @@ static enum step next_step(void)
     return step;
 }
 
-static void try_work(bool last_try, uint32_t seen)
+/* Serves the backends, and waits for news, or until something is due. */
+static void wait_for_news(uint32_t seen, uint64_t limit_ns, bool may_send)
+{
+    uint64_t due = may_send ? sender_run() : UINT64_MAX;
+    lock_acquire(&state.lock);
+    state.sending = sender_pending() != 0;
+    lock_release(&state.lock);
+    bump(&state.settled);
+    due = MIN_OF(due, limit_ns);
+    sys_futex_wait(&state.submitted, seen, due == UINT64_MAX ? 0 : due);
+}
+
+static void finish_sending(bool may_send)
+{
+    lock_acquire(&state.lock);
+    uint64_t deadline_ns = state.last_try_ns;
+    lock_release(&state.lock);
+    sender_finish(deadline_ns, may_send);
+    lock_acquire(&state.lock);
+    state.sending = false;
+    lock_release(&state.lock);
+}
+
+static void try_work(bool last_try, uint32_t seen, bool may_send)
 {
     int error = ship_work();
     if (error)
         log_failure(error, last_try);
     else
         log_success();
-    if (settle_work(error, last_try, seen)) {
-        bump(&state.settled);
-        sys_futex_wait(&state.submitted, seen, clock_monotonic_ns() + UPLOADER_RETRY_NS);
-    }
+    if (settle_work(error, last_try, seen))
+        wait_for_news(seen, clock_monotonic_ns() + UPLOADER_RETRY_NS, may_send);
 }
 
-void uploader_run(void)
+void uploader_run(bool may_send)
 {
     for (;;) {
         uint32_t seen = load_acquire(&state.submitted);
@@ -284,15 +339,17 @@ void uploader_run(void)
         switch (step) {
         case STEP_TRY:
         case STEP_LAST_TRY:
-            try_work(step == STEP_LAST_TRY, seen);
+            try_work(step == STEP_LAST_TRY, seen, may_send);
+            break;
+        case STEP_LAST_SENDS:
+            finish_sending(may_send);
             break;
         case STEP_SAY_LOST:
             log_error("%u profiles could not be written and are lost", lost_at_end);
             lost_at_end = 0;
             break;
         case STEP_WAIT:
-            bump(&state.settled);
-            sys_futex_wait(&state.submitted, seen, 0);
+            wait_for_news(seen, UINT64_MAX, may_send);
             break;
         case STEP_END:
             bump(&state.settled);
@@ -307,6 +364,7 @@ void uploader_finish(void)
 {
     lock_acquire(&state.lock);
     state.finishing = true;
+    state.last_try_ns = clock_monotonic_ns() + routes_exit_timeout_ns();
     lock_release(&state.lock);
     bump(&state.submitted);
 }
@@ -329,7 +387,7 @@ void uploader_resume(void)
 /* These two under the lock. */
 static bool is_done_locked(void)
 {
-    return state.ended || (state.count == 0 && !state.busy);
+    return state.ended || (state.count == 0 && !state.busy && !state.sending);
 }
 
 static bool is_stuck_locked(void)
@@ -396,8 +454,10 @@ void uploader_reset_in_child(int pid)
     memset(state.last, 0, sizeof state.last);
     state.first = state.count = 0;
     state.files_written = 0;
-    state.busy = state.stuck = state.finishing = state.ended = state.pausing = false;
+    state.busy = state.sending = state.stuck = state.finishing = state.ended = state.pausing =
+        false;
     in_failure = said_hopeless = said_unlisted = false;
     lost_at_end = 0;
     backend.pid = pid;
+    routes_reset_in_child(pid);
 }

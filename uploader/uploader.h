@@ -9,6 +9,8 @@
  *      (uploader/file_backend: temporary name, then rename). A blob that could not be written
  *      (full disk, folder gone) stays at the head and is tried again at the next submit, every
  *      UPLOADER_RETRY_NS, and at the end; the first failure of a row is logged once.
+ *      Before that it goes to the backends' own queues (uploader/sender.h), which the loop serves
+ *      whenever nothing else is to be done.
  *   3. At exit uploader_finish asks for an end; whoever runs uploader_run tries each blob once
  *      more and returns. What is left then is counted (STAT_WINDOWS_FAILED) and said.
  *
@@ -27,18 +29,21 @@
 #include "agent/base/compiler.h"
 #include "agent/base/options.h"
 #include "uploader/blob.h"
+#include "uploader/routes.h"
 
 enum { UPLOADER_QUEUE_LENGTH = 16 }; /* blobs: two families, eight windows */
 
 #define UPLOADER_RETRY_NS (10 * NS_PER_SEC) /* a try costs one failed system call or two */
 
 struct uploader_config {
-    const char *folder; /* NULL: ${TMPDIR:-/tmp}/libagent-UID, made 0700 */
+    const char *folder; /* NULL: ${TMPDIR:-/tmp}/libagent-UID, made 0700; none where profiles are
+                         * uploaded */
     const char *tmpdir; /* value of TMPDIR or NULL */
     uint64_t output_limit;
     enum compression compression;
     const char *program; /* as in the file's name; bytes outside [A-Za-z0-9._-] become _ */
     int pid;
+    struct routes_config routes;
 };
 
 /* Remembers the configuration (texts copied, a relative folder made absolute). Touches no file.
@@ -46,8 +51,9 @@ struct uploader_config {
 int uploader_start(const struct uploader_config *config) MUST_USE;
 /* Takes over `body` (left empty, also on failure). 0, or -ENOMEM (counted as dropped). */
 int uploader_submit(const struct blob_header *header, struct buffer *body) MUST_USE;
-/* The run loop of the uploader's thread: until uploader_finish, and the queue is done. */
-void uploader_run(void);
+/* The run loop of the uploader's thread: until uploader_finish, and the queue is done. `may_send`:
+ * libcurl may be called by the thread. */
+void uploader_run(bool may_send);
 /* The run loop is to end once it has tried everything that is queued. */
 void uploader_finish(void);
 /* After a finish that was not the end (exec failed): uploader_run may be called again. */

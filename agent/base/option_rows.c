@@ -186,12 +186,51 @@ const struct option_row option_rows[ROW_COUNT] = {
                       MEMBER(log_file),
                       .default_text = "standard error",
                       .help = "file that log lines are appended to"},
+    [ROW_UPLOAD_URL] = {.name = OPTION_PREFIX "UPLOAD_URL",
+                        .type = TYPE_TEXT_OR_NONE,
+                        .part = PART_UPLOAD,
+                        MEMBER(upload_url),
+                        .default_text = "PYROSCOPE_SERVER_ADDRESS; DD_TRACE_AGENT_URL or "
+                                        "DD_AGENT_HOST where DD_PROFILING_ENABLED is true; none",
+                        .help = "where profiles are sent, separated by commas: "
+                                "pyroscope+http(s)://, parca+http(s)://, datadog+http(s)://, "
+                                "datadog+unix://, http(s)://, file://"},
+    [ROW_AUTH_FILE] = {.name = OPTION_PREFIX "AUTH_FILE",
+                       .type = TYPE_TEXT_OR_NONE,
+                       .part = PART_UPLOAD,
+                       MEMBER(auth_file),
+                       .default_text = "none",
+                       .help = "file with credentials for that, lines NAME=VALUE, read before each "
+                               "upload"},
+    [ROW_CA_FILE] = {.name = OPTION_PREFIX "CA_FILE",
+                     .type = TYPE_TEXT_OR_NONE,
+                     .part = PART_UPLOAD,
+                     MEMBER(ca_file),
+                     .default_text = "the system's",
+                     .help = "certificates (PEM) that servers are verified by"},
+    [ROW_EXIT_TIMEOUT] = {.name = OPTION_PREFIX "EXIT_TIMEOUT",
+                          .type = TYPE_DURATION,
+                          .part = PART_UPLOAD,
+                          MEMBER(exit_timeout_ns),
+                          .default_text = "2s",
+                          .low = NS_PER_MS,
+                          .high = 60 * NS_PER_SEC,
+                          .help = "time for the last uploads, at exit"},
+    [ROW_TAGS] = {.name = OPTION_PREFIX "TAGS",
+                  .type = TYPE_TEXT_OR_NONE,
+                  .part = PART_UPLOAD,
+                  MEMBER(tags),
+                  .default_text =
+                      "OTEL_RESOURCE_ATTRIBUTES, DD_ENV, DD_VERSION, DD_TAGS, POD_NAME, "
+                      "POD_NAMESPACE, NODE_NAME",
+                  .help = "labels of what is sent: name:value, separated by commas; those of the "
+                          "variables are added"},
     [ROW_SERVICE] = {.name = OPTION_PREFIX "SERVICE",
                      .type = TYPE_TEXT_OR_NONE,
                      .part = PART_OUTPUT,
                      MEMBER(service),
-                     .default_text = "OTEL_SERVICE_NAME, DD_SERVICE, PYROSCOPE_APPLICATION_NAME, "
-                                     "or the program's name",
+                     .default_text = "OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, DD_SERVICE, "
+                                     "PYROSCOPE_APPLICATION_NAME, or the program's name",
                      .help = "name of the service in the profiles"},
     [ROW_THREAD_LABELS] = {.name = OPTION_PREFIX "THREAD_LABELS",
                            .type = TYPE_BOOL,
@@ -268,5 +307,6 @@ const char *const option_consequence[PART_COUNT] = {
     [PART_ALLOC] = "allocations are not profiled",
     [PART_HEAP] = "the live heap is not profiled",
     [PART_OUTPUT] = "no profile is written",
+    [PART_UPLOAD] = "nothing is uploaded",
     [PART_LOG] = "it is ignored",
 };

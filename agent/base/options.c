@@ -5,6 +5,7 @@
 #include "agent/base/format.h"
 #include "agent/base/option_parse.h"
 #include "agent/base/option_rows.h"
+#include "agent/base/otel_attributes.h"
 
 enum {
     TEXT_MAX = 4095, /* bytes of a value: a path (PATH_MAX) */
@@ -83,7 +84,8 @@ char *const *options_keep(char *const *environment)
 {
     /* The agent's own, and the standard ones that are read as fall-backs. */
     static const char *const prefixes[] = {OPTION_PREFIX, "OTEL_",   "DD_",
-                                           "PYROSCOPE_",  "TMPDIR=", NULL};
+                                           "PYROSCOPE_",  "PARCA_",  "POD_NAME",
+                                           "NODE_NAME=",  "TMPDIR=", NULL};
     return keep(environment, prefixes);
 }
 
@@ -314,12 +316,24 @@ static void look_for_unknown(char *const *environment)
     }
 }
 
+/* The value of service.name, in `attribute`; NULL: there is none. */
+static const char *service_of_attributes(const char *list, struct otel_attribute *attribute)
+{
+    while (otel_attribute_next(&list, attribute))
+        if (strcmp(attribute->name, "service.name") == 0 && attribute->value[0])
+            return attribute->value;
+    return NULL;
+}
+
 static void find_service(char *const *environment, const char *program)
 {
-    static const char *const fall_backs[] = {"OTEL_SERVICE_NAME", "DD_SERVICE",
-                                             "PYROSCOPE_APPLICATION_NAME"};
+    static const char *const fall_backs[] = {"OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES",
+                                             "DD_SERVICE", "PYROSCOPE_APPLICATION_NAME"};
+    struct otel_attribute attribute;
     for (size_t i = 0; i < ARRAY_SIZE(fall_backs) && !options.service; i++) {
         const char *text = value_of(environment, fall_backs[i]);
+        if (text && i == 1)
+            text = service_of_attributes(text, &attribute);
         options.service = text ? copy_text(text) : NULL;
     }
     if (!options.service)

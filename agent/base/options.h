@@ -58,6 +58,11 @@ struct options {
     uint64_t memory;              /* LIBAGENT_MEMORY: bytes for all tables */
     enum log_level log;           /* LIBAGENT_LOG */
     const char *log_file;         /* LIBAGENT_LOG_FILE, NULL: standard error */
+    const char *upload_url;       /* LIBAGENT_UPLOAD_URL, NULL: none */
+    const char *tags;             /* LIBAGENT_TAGS, NULL: none */
+    const char *auth_file;        /* LIBAGENT_AUTH_FILE, NULL: none */
+    const char *ca_file;          /* LIBAGENT_CA_FILE, NULL: the system's */
+    uint64_t exit_timeout_ns;     /* LIBAGENT_EXIT_TIMEOUT */
     const char *service;          /* LIBAGENT_SERVICE and its fall-backs, else the program's name */
     bool thread_labels;           /* LIBAGENT_THREAD_LABELS */
     bool manual_start;            /* LIBAGENT_START */
@@ -73,7 +78,16 @@ struct options {
 extern HIDDEN struct options options;
 
 /* A part that a wrong value switches off; PART_ALL switches off every one. */
-enum option_part { PART_ALL, PART_CPU, PART_ALLOC, PART_HEAP, PART_OUTPUT, PART_LOG, PART_COUNT };
+enum option_part {
+    PART_ALL,
+    PART_CPU,
+    PART_ALLOC,
+    PART_HEAP,
+    PART_OUTPUT,
+    PART_UPLOAD,
+    PART_LOG,
+    PART_COUNT
+};
 
 /* Step 1, in every process: enabled, AT_SECURE (`secure`), processes (matched against each of
  * `names`, a list ended by NULL: those that the program is known by), process rate (`unit` in

@@ -35,6 +35,10 @@
     X(TIMERS_REFUSED, "threads without cpu samples: timer refused")                                \
     X(WINDOWS_DROPPED, "windows dropped: queue full")                                              \
     X(WINDOWS_FAILED, "windows that could not be written")                                         \
+    X(UPLOADS_SENT, "profiles sent")                                                               \
+    X(UPLOADS_DROPPED, "profiles not sent: dropped")                                               \
+    X(UPLOADS_UNKNOWN, "profiles sent, answer unknown")                                            \
+    X(UPLOADS_REPEATED, "tries to send a profile that failed and are repeated")                    \
     X(FILES_REMOVED, "old profiles removed: LIBAGENT_OUTPUT_LIMIT")                                \
     X(HANDLERS_NS, "nanoseconds in sampling handlers")                                             \
     X(HOOKS_NS, "nanoseconds in allocation hooks")                                                 \

@@ -193,7 +193,8 @@ static int add_rows(struct encoder *encoder, const struct window *window)
 {
     const struct export_request *request = encoder->request;
     int error = window_each(window, add_window_row, encoder);
-    return error || !request->has_live ? error : heap_snapshot_each(add_live_row, encoder);
+    bool with_live = request->has_live && encoder->holds[RECORD_ALLOC];
+    return error || !with_live ? error : heap_snapshot_each(add_live_row, encoder);
 }
 
 /* ---- Samples ------------------------------------------------------------------------------- */

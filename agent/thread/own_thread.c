@@ -35,14 +35,21 @@ static int create_raw(void *(*routine)(void *))
     return error;
 }
 
+static bool uses_libc;
+
+void own_thread_use_libc(void)
+{
+    uses_libc = true;
+}
+
 bool own_thread_is_known_to_libc(void)
 {
-    return !raw_thread_possible();
+    return uses_libc || !raw_thread_possible();
 }
 
 int own_thread_create(void *(*routine)(void *))
 {
-    if (raw_thread_possible())
+    if (!own_thread_is_known_to_libc())
         return create_raw(routine);
     if (!next.pthread_create || !next.pthread_attr_init || !next.pthread_attr_setstacksize ||
         !next.pthread_attr_setdetachstate)

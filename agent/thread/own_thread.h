@@ -19,6 +19,8 @@
 
 /* Starts a detached thread. 0 or a negative errno (-ENOSYS: no pthread_create here). */
 int own_thread_create(void *(*routine)(void *)) MUST_USE;
+/* From now on they are pthreads: what runs on them needs all of libc. Before the first. INIT. */
+void own_thread_use_libc(void);
 /* False: a thread of agent/thread/raw_thread.h. */
 bool own_thread_is_known_to_libc(void);
 /* The state of a thread of which there is one at most; a futex word, since others wait for it. */

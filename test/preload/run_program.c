@@ -44,8 +44,9 @@ const char *run_program_path(const char *name)
 /* Ours would reach the program and change what is tested. */
 static bool is_inherited(const char *variable)
 {
-    static const char *const dropped[] = {"LD_PRELOAD=", "LIBAGENT_", "OTEL_",  "DD_",
-                                          "PYROSCOPE_",  "HOME=",     "TMPDIR="};
+    static const char *const dropped[] = {"LD_PRELOAD=", "LIBAGENT_", "OTEL_", "DD_",
+                                          "PYROSCOPE_",  "PARCA_",    "POD_",  "NODE_",
+                                          "HOME=",       "TMPDIR="};
     for (size_t i = 0; i < sizeof(dropped) / sizeof(dropped[0]); i++)
         if (strncmp(variable, dropped[i], strlen(dropped[i])) == 0)
             return false;

@@ -1,0 +1,58 @@
+#include "agent/ways_out.h"
+
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/base/options.h"
+#include "agent/base/sys.h"
+#include "agent/thread/own_thread.h"
+#include "uploader/uploader.h"
+
+static const uint64_t exit_limit_ns = 3 * NS_PER_SEC;
+
+static void print_where(void)
+{
+    static char text[4096];
+    if (routes_describe(text, sizeof(text)))
+        log_plain(text);
+}
+
+int ways_out_start(char *const *environment, const char *program, void (*before_exit)(void))
+{
+    const struct uploader_config config = {
+        .folder = options.output,
+        .tmpdir = environment_get(environment, "TMPDIR"),
+        .output_limit = options.output_limit,
+        .compression = options.compression,
+        .program = program,
+        .pid = sys_pid(),
+        .routes = {.upload = {.url = options.upload_url,
+                              .is_off = !options_ok(PART_UPLOAD),
+                              .tags = options.tags,
+                              .auth_file = options.auth_file,
+                              .ca_file = options.ca_file,
+                              .exit_timeout_ns = options.exit_timeout_ns,
+                              .period_ns = options.period_ns},
+                   .environment = environment,
+                   .before_exit = before_exit},
+    };
+    int error = uploader_start(&config);
+    if (!error && routes_send())
+        own_thread_use_libc();
+    if (options.help)
+        print_where();
+    return error;
+}
+
+void ways_out_print_help(void)
+{
+    static char text[16384];
+    options_help(text, sizeof(text));
+    log_plain(text);
+}
+
+/* Last tries to send take their time; what is then left is counted. */
+uint64_t ways_out_exit_deadline_ns(void)
+{
+    uint64_t sending_ns = routes_send() ? routes_exit_timeout_ns() + NS_PER_SEC : 0;
+    return clock_monotonic_ns() + MAX_OF(exit_limit_ns, sending_ns);
+}

@@ -1,0 +1,20 @@
+/* ways_out.h: the uploader as the options want it, and what that means for the end of the process.
+ *
+ * Owns: nothing. Context: INIT; ways_out_exit_deadline_ns also THR. Locks: none. */
+#ifndef LIBAGENT_WAYS_OUT_H
+#define LIBAGENT_WAYS_OUT_H
+
+#include <stdint.h>
+
+#include "agent/base/compiler.h"
+
+/* `before_exit` ends the agent: called from exit, where libraries that uploads use would be gone
+ * later. 0 or a negative errno. */
+int ways_out_start(char *const *environment, const char *program,
+                   void (*before_exit)(void)) MUST_USE;
+/* LIBAGENT_HELP=1: the options in force; ways_out_start says then where profiles are sent. */
+void ways_out_print_help(void);
+/* Until when exit may be held up, counted from now. */
+uint64_t ways_out_exit_deadline_ns(void);
+
+#endif

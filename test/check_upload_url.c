@@ -1,0 +1,202 @@
+/* LIBAGENT_UPLOAD_URL taken apart, and the variables of other tools that stand in for it. */
+#include "test/check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "uploader/upload_config.h"
+
+static struct destination destination;
+
+static const char *parse(const char *text)
+{
+    return upload_url_parse(text, strlen(text), &destination);
+}
+
+START_TEST(urls_are_understood)
+{
+    static const struct {
+        const char *text;
+        enum backend_kind kind;
+        bool is_intake;
+        const char *url, *socket;
+    } good[] = {
+        {"pyroscope+http://h:4040", BACKEND_PYROSCOPE, false, "http://h:4040", ""},
+        {"pyroscope+https://a.b/base/", BACKEND_PYROSCOPE, false, "https://a.b/base", ""},
+        {"parca+http://[::1]:7070", BACKEND_PARCA, false, "http://[::1]:7070", ""},
+        {"datadog+http://h:8126/", BACKEND_DATADOG, false, "http://h:8126", ""},
+        {"datadog+https://intake.profile.datadoghq.eu", BACKEND_DATADOG, true,
+         "https://intake.profile.datadoghq.eu", ""},
+        {"datadog+http://h/own/path", BACKEND_DATADOG, true, "http://h/own/path", ""},
+        {"datadog+unix:///var/run/datadog/apm.socket", BACKEND_DATADOG, false, "http://localhost",
+         "/var/run/datadog/apm.socket"},
+        {"http://h", BACKEND_POST, false, "http://h", ""},
+        {"https://h/p@q", BACKEND_POST, false, "https://h/p@q", ""},
+        {"file:///var/p", BACKEND_FILE, false, "/var/p", ""},
+    };
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        ck_assert_ptr_null(parse(good[i].text));
+        ck_assert_int_eq(destination.kind, good[i].kind);
+        ck_assert_str_eq(destination.url, good[i].url);
+        ck_assert_str_eq(destination.socket, good[i].socket);
+        ck_assert_int_eq(destination.is_intake, good[i].is_intake);
+    }
+}
+END_TEST
+
+START_TEST(others_are_refused)
+{
+    static const char *const wrong[] = {
+        "",
+        "h:4040",
+        "ftp://h",
+        "pyroscope://h",
+        "pyroscope+http://",
+        "pyroscope+http:///p",
+        "pyroscope+http://:80",
+        "http://me:secret@h",
+        "http://me@h/p",
+        "http://h h",
+        "http://h\r\nX: y",
+        "http://h/a b",
+        "http://h/?q=1",
+        "http://h/#f",
+        "datadog+unix://relative",
+        "datadog+unix:///",
+        "file://x",
+        "file://",
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        ck_assert_msg(parse(wrong[i]) != NULL, "%s", wrong[i]);
+    char text[UPLOAD_URL_SIZE + 32];
+    for (size_t length = UPLOAD_URL_SIZE - 2; length < UPLOAD_URL_SIZE + 1; length++) {
+        memset(text, 'h', sizeof(text));
+        memcpy(text, "http://", 7);
+        text[length] = 0;
+        ck_assert_int_eq(parse(text) == NULL, length < UPLOAD_URL_SIZE);
+    }
+    memcpy(text, "datadog+unix:///", 16);
+    text[15 + UPLOAD_SOCKET_SIZE - 1] = 0;
+    ck_assert_ptr_null(parse(text));
+    memset(text + 16, 's', UPLOAD_SOCKET_SIZE);
+    text[15 + UPLOAD_SOCKET_SIZE] = 0;
+    ck_assert_ptr_nonnull(parse(text));
+}
+END_TEST
+
+START_TEST(lists)
+{
+    struct destination all[UPLOAD_DESTINATIONS];
+    size_t count;
+    ck_assert_ptr_null(upload_urls_parse(
+        "pyroscope+http://a, parca+http://b ,datadog+http://c,http://d,", all, &count));
+    ck_assert_uint_eq(count, 4);
+    ck_assert_str_eq(all[1].url, "http://b");
+    ck_assert_str_eq(all[3].url, "http://d");
+    ck_assert_ptr_nonnull(upload_urls_parse("http://a,http://b", all, &count));
+    ck_assert_uint_eq(count, 1);
+    ck_assert_ptr_nonnull(upload_urls_parse("http://a,,parca+http://b", all, &count));
+    ck_assert_ptr_nonnull(upload_urls_parse(
+        "pyroscope+http://a,parca+http://b,datadog+http://c,http://d,file:///e", all, &count));
+    ck_assert_uint_eq(count, UPLOAD_DESTINATIONS);
+}
+END_TEST
+
+/* ---- the environment ---- */
+
+static struct upload_config config;
+
+static void load(const struct upload_options *options, char *const *environment)
+{
+    memset(&config, 'x', sizeof(config));
+    upload_config_load(&config, options, environment, 42);
+}
+
+START_TEST(variables_of_others)
+{
+    static const struct {
+        char *environment[5];
+        const char *url; /* NULL: nowhere */
+        enum backend_kind kind;
+        const char *url_option;
+    } cases[] = {
+        {{"PYROSCOPE_SERVER_ADDRESS=http://p:4040"}, "http://p:4040", BACKEND_PYROSCOPE, NULL},
+        {{"PYROSCOPE_SERVER_ADDRESS=http://p:4040"}, "http://o", BACKEND_POST, "http://o"},
+        {{"PYROSCOPE_SERVER_ADDRESS=http://p:4040", "DD_PROFILING_ENABLED=1", "DD_AGENT_HOST=h"},
+         "http://p:4040",
+         BACKEND_PYROSCOPE,
+         NULL},
+        {{"DD_PROFILING_ENABLED=true", "DD_AGENT_HOST=h"}, "http://h:8126", BACKEND_DATADOG, NULL},
+        {{"DD_PROFILING_ENABLED=true", "DD_AGENT_HOST=h", "DD_TRACE_AGENT_PORT=9"},
+         "http://h:9",
+         BACKEND_DATADOG,
+         NULL},
+        {{"DD_PROFILING_ENABLED=true", "DD_AGENT_HOST=h", "DD_TRACE_AGENT_URL=https://u:1"},
+         "https://u:1",
+         BACKEND_DATADOG,
+         NULL},
+        {{"DD_AGENT_HOST=h"}, NULL, BACKEND_FILE, NULL},
+        {{"DD_PROFILING_ENABLED=false", "DD_AGENT_HOST=h"}, NULL, BACKEND_FILE, NULL},
+        {{"DD_PROFILING_ENABLED=true"}, NULL, BACKEND_FILE, NULL},
+        {{"PYROSCOPE_SERVER_ADDRESS="}, NULL, BACKEND_FILE, NULL},
+        {{"PYROSCOPE_SERVER_ADDRESS=p:4040"}, NULL, BACKEND_FILE, NULL},
+        {{NULL}, NULL, BACKEND_FILE, "nonsense"},
+        {{"PYROSCOPE_SERVER_ADDRESS=http://p:4040"}, NULL, BACKEND_FILE, "nonsense"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        load(&(struct upload_options){.url = cases[i].url_option}, cases[i].environment);
+        ck_assert_msg(config.count == (cases[i].url != NULL), "case %zu", i);
+        if (!config.count)
+            continue;
+        ck_assert_str_eq(config.destinations[0].url, cases[i].url);
+        ck_assert_int_eq(config.destinations[0].kind, cases[i].kind);
+    }
+    load(&(struct upload_options){.url = "http://o", .is_off = true},
+         (char *[]){"PYROSCOPE_SERVER_ADDRESS=http://p:4040", NULL});
+    ck_assert_uint_eq(config.count, 0);
+}
+END_TEST
+
+START_TEST(first_name_of_a_tag_wins)
+{
+    load(&(struct upload_options){.url = "http://o", .tags = "env:mine,team:a b"},
+         (char *[]){
+             "OTEL_RESOURCE_ATTRIBUTES=service.name=s,service.version=1,env=other,x%2Cy=1%2c2",
+             "DD_ENV=theirs", "DD_VERSION=2", "DD_TAGS=a:1 b:2,env:x", "POD_NAME=p",
+             "POD_NAMESPACE=n", "NODE_NAME=m", NULL});
+    ck_assert_str_eq(config.identity.tags.text,
+                     "env:mine,team:a b,version:1,x_y:1_2,a:1,b:2,pod_name:p,pod_namespace:n,"
+                     "node_name:m");
+    ck_assert_int_eq(config.identity.pid, 42);
+    ck_assert_uint_eq(strlen(config.identity.runtime), 36);
+}
+END_TEST
+
+START_TEST(secrets_are_not_described)
+{
+    char text[4096];
+    load(&(struct upload_options){.url = "pyroscope+http://h,parca+http://h"},
+         (char *[]){"PYROSCOPE_BASIC_AUTH_USER=me-user", "PYROSCOPE_BASIC_AUTH_PASSWORD=me-pass",
+                    "PARCA_BEARER_TOKEN=me-token", "DD_ENV=e", NULL});
+    ck_assert_uint_gt(upload_config_describe(&config, text, sizeof(text)), 0);
+    ck_assert_ptr_null(strstr(text, "me-"));
+    ck_assert_ptr_nonnull(strstr(text, "pyroscope, http://h (by LIBAGENT_UPLOAD_URL); with user "
+                                       "(hidden), password (hidden)\n"));
+    ck_assert_ptr_nonnull(strstr(text, "parca, http://h (by LIBAGENT_UPLOAD_URL); with token "
+                                       "(hidden)\ntags: env:e\n"));
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("upload_url");
+    TCase *all = tcase_create("all");
+    tcase_add_test(all, urls_are_understood);
+    tcase_add_test(all, others_are_refused);
+    tcase_add_test(all, lists);
+    tcase_add_test(all, variables_of_others);
+    tcase_add_test(all, first_name_of_a_tag_wins);
+    tcase_add_test(all, secrets_are_not_described);
+    suite_add_tcase(suite, all);
+    return suite;
+}

@@ -1,0 +1,362 @@
+/* Uploads by whole programs, to a receiver that holds each request against the backends' rules. */
+#include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "test/check.h"
+#include "test/preload/profile_expect.h"
+#include "test/preload/profile_reader.h"
+#include "test/preload/receiver.h"
+#include "test/preload/run_program.h"
+
+enum { VARIABLES = 16, VARIABLE_SIZE = 512 };
+
+static struct receiver receiver;
+
+/* NAME=VALUE of a pattern; good for the next VARIABLES calls. */
+static const char *variable(const char *pattern, ...)
+{
+    static char texts[VARIABLES][VARIABLE_SIZE];
+    static unsigned next;
+    char *text = texts[next++ % VARIABLES];
+    va_list list;
+    va_start(list, pattern);
+    vsnprintf(text, VARIABLE_SIZE, pattern, list);
+    va_end(list);
+    return text;
+}
+
+/* Half a second of CPU time and some megabytes of allocations; then the end. */
+static void recurse(struct run *run, const char *ms, const char *const *environment)
+{
+    run_program(run,
+                &(struct run_request){.program = "recursion",
+                                      .arguments = (const char *[]){"malloc", ms, "main", NULL},
+                                      .environment = environment,
+                                      .seconds = 60});
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* ---- to each backend ---- */
+
+START_TEST(test_all_backends)
+{
+    struct run run;
+    int port = receiver.port;
+    recurse(
+        &run, "2500",
+        (const char *[]){variable("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d,"
+                                  "parca+http://127.0.0.1:%d, datadog+http://127.0.0.1:%d,"
+                                  "http://127.0.0.1:%d/plain",
+                                  port, port, port, port),
+                         "LIBAGENT_PERIOD=1s", "LIBAGENT_TAGS=team:a b,build-no:7", "DD_ENV=prod",
+                         "OTEL_RESOURCE_ATTRIBUTES=service.version=1%2E2,env=other", "POD_NAME=p-0",
+                         "PYROSCOPE_BASIC_AUTH_USER=me", "PYROSCOPE_BASIC_AUTH_PASSWORD=my secret",
+                         "PYROSCOPE_TENANT_ID=t1", "PARCA_BEARER_TOKEN=token", "DD_API_KEY=key",
+                         "LIBAGENT_SERVICE=shop", NULL});
+    run_expect_quiet_success(&run);
+    receiver_read(&receiver);
+    static const char *const kinds[] = {"pyroscope cpu", "pyroscope heap", "parca cpu",
+                                        "parca heap",    "post cpu",       "post heap",
+                                        "datadog all"};
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        ck_assert_msg(receiver_count(&receiver, kinds[i]) >= 2, "%s:\n%s", kinds[i], receiver.log);
+    /* Each with its labels, and its own credentials alone. */
+    ck_assert_int_eq(
+        receiver_count(&receiver, "pyroscope cpu"),
+        receiver_count_with(&receiver, "pyroscope cpu", "service_name=shop __delta__=false host="));
+    ck_assert_int_ge(receiver_count_with(&receiver, "pyroscope heap",
+                                         "team=a%20b build_no=7 version=1.2 env=other pod_name=p-0 "
+                                         "Authorization=Basic%20bWU6bXkgc2VjcmV0 X-Scope-OrgID=t1"),
+                     2);
+    ck_assert_int_ge(receiver_count_with(&receiver, "parca cpu", "Authorization=Bearer%20token"),
+                     2);
+    ck_assert_int_ge(receiver_count_with(&receiver, "datadog all", "key=None"), 2);
+    ck_assert_int_ge(receiver_count_with(&receiver, "datadog all", "service=shop team=a%20b"), 2);
+    ck_assert_int_eq(receiver_count_with(&receiver, "post cpu", "Authorization"), 0);
+    run_free(&run);
+}
+END_TEST
+
+/* What arrives is what a file would hold: the same sums, by the same reader. */
+START_TEST(test_what_arrives_is_true)
+{
+    struct run run;
+    recurse(&run, "1500",
+            (const char *[]){variable("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d,"
+                                      "parca+http://127.0.0.1:%d",
+                                      receiver.port, receiver.port),
+                             "LIBAGENT_PERIOD=1s", NULL});
+    run_expect_quiet_success(&run);
+    receiver_read(&receiver);
+    ck_assert_int_ge(receiver_count(&receiver, "pyroscope cpu"), 2);
+    struct profile profile;
+    profile_load(&profile, run.profiles, "cpu", run.pid);
+    int64_t in_files = profile_total(&profile, CPU_NS);
+    profile_free(&profile);
+    for (int kind = RECEIVED_BY_PYROSCOPE; kind <= RECEIVED_BY_PARCA; kind++) {
+        profile_load(&profile, receiver.folder, "cpu", kind);
+        ck_assert_int_eq(profile_total(&profile, CPU_NS), in_files);
+        profile_free(&profile);
+    }
+    run_free(&run);
+}
+END_TEST
+
+START_TEST(test_without_output_no_file)
+{
+    struct run run;
+    recurse(
+        &run, "300",
+        (const char *[]){variable("PYROSCOPE_SERVER_ADDRESS=http://127.0.0.1:%d", receiver.port),
+                         "LIBAGENT_OUTPUT", NULL});
+    run_expect_quiet_success(&run);
+    receiver_read(&receiver);
+    ck_assert_int_eq(receiver_count(&receiver, "pyroscope cpu"), 1);
+    ck_assert_int_eq(receiver_count_with(&receiver, "pyroscope cpu", "service_name=prog_recursion"),
+                     1);
+    ck_assert_int_ne(access(variable("%s/libagent-%d", run.folder, (int)getuid()), F_OK), 0);
+    run_free(&run);
+}
+END_TEST
+
+START_TEST(test_file_url)
+{
+    struct run run;
+    recurse(&run, "300",
+            (const char *[]){variable("LIBAGENT_UPLOAD_URL=file://%s", receiver.folder),
+                             "LIBAGENT_OUTPUT", NULL});
+    run_expect_quiet_success(&run);
+    struct profile profile;
+    profile_load(&profile, receiver.folder, "cpu", run.pid);
+    ck_assert_uint_eq(profile.file_count, 1);
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+
+/* The variables of Datadog's own libraries; its agent by a unix socket. */
+START_TEST(test_datadog_socket)
+{
+    struct run run;
+    recurse(&run, "300",
+            (const char *[]){variable("DD_TRACE_AGENT_URL=unix://%s", receiver.socket),
+                             "DD_PROFILING_ENABLED=true", "DD_SERVICE=shop", "DD_VERSION=3",
+                             "LIBAGENT_OUTPUT", NULL});
+    run_expect_quiet_success(&run);
+    receiver_read(&receiver);
+    ck_assert_int_eq(receiver_count_with(&receiver, "datadog all", "service=shop version=3"), 1);
+    run_free(&run);
+}
+END_TEST
+
+/* The intake wants the key, which the file gives, and another path. */
+START_TEST(test_datadog_key_of_file)
+{
+    struct run run;
+    const char *path = variable("%s/auth", receiver.folder);
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs("# ours\nDD_API_KEY=abc123\r\nPARCA_BEARER_TOKEN=no\n", file);
+    fclose(file);
+    recurse(
+        &run, "300",
+        (const char *[]){variable("LIBAGENT_UPLOAD_URL=datadog+http://127.0.0.1:%d/api/v2/profile",
+                                  receiver.port),
+                         variable("LIBAGENT_AUTH_FILE=%s", path), "DD_API_KEY=old",
+                         "LIBAGENT_LOG=debug", "LIBAGENT_HELP=1", NULL});
+    run_expect_success(&run);
+    receiver_read(&receiver);
+    ck_assert_int_eq(receiver_count_with(&receiver, "datadog all", "key=abc123"), 1);
+    ck_assert_ptr_nonnull(strstr(run.err, "API key (hidden)"));
+    ck_assert_ptr_null(strstr(run.err, "abc123"));
+    run_free(&run);
+}
+END_TEST
+
+/* A certificate that our file vouches for; without it nothing is sent. */
+START_TEST(test_tls)
+{
+    struct run run;
+    const char *url = variable("LIBAGENT_UPLOAD_URL=pyroscope+https://127.0.0.1:%d", receiver.port);
+    recurse(&run, "300",
+            (const char *[]){url, variable("LIBAGENT_CA_FILE=%s/ca.pem", receiver.folder), NULL});
+    run_expect_quiet_success(&run);
+    run_free(&run);
+    receiver_read(&receiver);
+    ck_assert_int_eq(receiver_count(&receiver, "pyroscope cpu"), 1);
+    recurse(&run, "300", (const char *[]){url, NULL});
+    run_expect_success(&run);
+    ck_assert_ptr_nonnull(strstr(run.err, "a profile was not taken by pyroscope: "));
+    ck_assert_ptr_nonnull(strstr(run.err, "2 profiles could not be sent before the end"));
+    run_free(&run);
+    receiver_read(&receiver);
+    ck_assert_int_eq(receiver_count(&receiver, "pyroscope cpu"), 1);
+}
+END_TEST
+
+/* ---- what goes wrong ---- */
+
+/* Two windows are tried again until they arrive, each once. */
+START_TEST(test_arrives_after_failures)
+{
+    static const char *const faults[] = {"503x2", "429after1", "500x1", "half"};
+    struct run run;
+    recurse(&run, "3000",
+            (const char *[]){variable("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d/=%s",
+                                      receiver.port, faults[_i]),
+                             "LIBAGENT_PERIOD=1s", "LIBAGENT_LOG=debug", "LIBAGENT_PROFILES=cpu",
+                             NULL});
+    run_expect_success(&run);
+    receiver_read(&receiver);
+    int sent = receiver_count(&receiver, "pyroscope cpu");
+    bool comes_through = strcmp(faults[_i], "half") != 0;
+    struct profile profile;
+    profile_load(&profile, run.profiles, "cpu", run.pid);
+    ck_assert_msg(sent == (comes_through ? (int)profile.file_count : 0), "%d of %u\n%s", sent,
+                  profile.file_count, run.err);
+    if (comes_through) {
+        ck_assert(profile_has_comment(&profile, "tries to send a profile that failed"));
+        int64_t in_files = profile_total(&profile, CPU_NS);
+        profile_free(&profile);
+        profile_load(&profile, receiver.folder, "cpu", RECEIVED_BY_PYROSCOPE);
+        ck_assert_int_eq(profile_total(&profile, CPU_NS), in_files);
+    }
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+
+/* Nothing of these is sent twice, and exit is not held up: 2 s for the last tries, and what the
+ * machine takes. */
+START_TEST(test_broken_backends)
+{
+    static const struct {
+        const char *fault, *said;
+        int requests; /* of two windows at least and one family; -1: any number */
+    } cases[] = {
+        {"400", "it does not take the profile (status 400: because of the test)", -1},
+        {"401", "it refuses the credentials", 1},
+        {"404", "it does not know the address", 1},
+        {"413", "too large", -1},
+        {"302", "it redirects", 1},
+        {"stall", "it may have arrived", 1},
+        {"garbage", "it may have arrived", -1},
+        {"endless", "it may have arrived", 1},
+    };
+    struct run run;
+    double begin = seconds_now();
+    recurse(&run, "1300",
+            (const char *[]){variable("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d/=%s",
+                                      receiver.port, cases[_i].fault),
+                             "LIBAGENT_PERIOD=1s", "LIBAGENT_LOG=debug", "LIBAGENT_PROFILES=cpu",
+                             "LIBAGENT_EXIT_TIMEOUT=500ms", NULL});
+    ck_assert(seconds_now() - begin < 20);
+    run_expect_success(&run);
+    ck_assert_msg(strstr(run.err, cases[_i].said) != NULL, "%s", run.err);
+    receiver_read(&receiver);
+    ck_assert_int_eq(receiver_count(&receiver, "pyroscope cpu"), 0);
+    char fault[32];
+    snprintf(fault, sizeof(fault), "fault %s", cases[_i].fault);
+    if (cases[_i].requests >= 0)
+        ck_assert_int_eq(receiver_count(&receiver, fault), cases[_i].requests);
+    else
+        ck_assert_int_ge(receiver_count(&receiver, fault), 1);
+    run_free(&run);
+}
+END_TEST
+
+/* Nobody listens: the program's output, status and profiles are what they are without. */
+START_TEST(test_nobody_there)
+{
+    struct run run, without;
+    struct receiver gone = receiver;
+    recurse(&without, "300", NULL);
+    receiver_stop(&receiver);
+    recurse(&run, "300",
+            (const char *[]){variable("LIBAGENT_UPLOAD_URL=parca+http://127.0.0.1:%d", gone.port),
+                             NULL});
+    run_expect_success(&run);
+    ck_assert_str_eq(run.out, without.out);
+    ck_assert_ptr_nonnull(strstr(run.err, "it is tried again"));
+    ck_assert_uint_eq(run_file_count(&run, ".pb.gz"), 2);
+    run_free(&run);
+    run_free(&without);
+    receiver_start(&receiver, RECEIVER_HTTP);
+}
+END_TEST
+
+START_TEST(test_wrong_url_sends_nothing)
+{
+    struct run run;
+    recurse(&run, "300",
+            (const char *[]){variable("LIBAGENT_UPLOAD_URL=pyroscope+http://me:secret@127.0.0.1:%d",
+                                      receiver.port),
+                             NULL});
+    run_expect_success(&run);
+    ck_assert_ptr_nonnull(strstr(run.err, "LIBAGENT_UPLOAD_URL's 1. is not understood"));
+    ck_assert_ptr_null(strstr(run.err, "secret"));
+    ck_assert_uint_eq(run_file_count(&run, ".pb.gz"), 2);
+    receiver_read(&receiver);
+    ck_assert_str_eq(receiver.log, "");
+    run_free(&run);
+}
+END_TEST
+
+static void start_http(void)
+{
+    receiver_start(&receiver, RECEIVER_HTTP);
+}
+
+static void start_unix(void)
+{
+    receiver_start(&receiver, RECEIVER_UNIX);
+}
+
+static void start_tls(void)
+{
+    receiver_start(&receiver, RECEIVER_TLS);
+}
+
+static void stop(void)
+{
+    receiver_stop(&receiver);
+}
+
+static TCase *add_case(Suite *suite, const char *name, void (*start)(void))
+{
+    TCase *tcase = tcase_create(name);
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, start, stop);
+    suite_add_tcase(suite, tcase);
+    return tcase;
+}
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("upload");
+    TCase *http = add_case(suite, "http", start_http);
+    tcase_add_test(http, test_all_backends);
+    tcase_add_test(http, test_what_arrives_is_true);
+    tcase_add_test(http, test_without_output_no_file);
+    tcase_add_test(http, test_file_url);
+    tcase_add_test(http, test_datadog_key_of_file);
+    tcase_add_loop_test(http, test_arrives_after_failures, 0, 4);
+    tcase_add_loop_test(http, test_broken_backends, 0, 8);
+    tcase_add_test(http, test_nobody_there);
+    tcase_add_test(http, test_wrong_url_sends_nothing);
+    tcase_add_test(add_case(suite, "unix", start_unix), test_datadog_socket);
+    tcase_add_test(add_case(suite, "tls", start_tls), test_tls);
+    return suite;
+}

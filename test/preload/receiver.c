@@ -1,0 +1,116 @@
+#include "test/preload/receiver.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "test/check.h"
+#include "test/temp_path.h"
+
+/* A busy machine needs some seconds to start python and protoc. */
+enum { START_TRIES = 3000, TRY_NS = 10000000 };
+
+static void make_certificate(const struct receiver *receiver)
+{
+    char command[1024];
+    snprintf(command, sizeof(command),
+             "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test "
+             "-addext subjectAltName=IP:127.0.0.1 -keyout %s/key.pem -out %s/ca.pem 2> /dev/null",
+             receiver->folder, receiver->folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static void run_server(const struct receiver *receiver, enum receiver_kind kind)
+{
+    char script[] = "test/preload/receiver_backends.py", address[sizeof(receiver->socket)] = "0";
+    char certificate[128], key[128];
+    snprintf(certificate, sizeof(certificate), "%s/ca.pem", receiver->folder);
+    snprintf(key, sizeof(key), "%s/key.pem", receiver->folder);
+    if (kind == RECEIVER_UNIX)
+        memcpy(address, receiver->socket, sizeof(address));
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setenv("PYTHONDONTWRITEBYTECODE", "1", 1);
+    execl("/usr/bin/python3", "python3", script, receiver->folder, address,
+          kind == RECEIVER_TLS ? certificate : NULL, key, (char *)NULL);
+    _exit(127);
+}
+
+/* The text of a file of the server's folder, to be freed; "" where there is none. */
+static char *read_text(const struct receiver *receiver, const char *name)
+{
+    char path[160];
+    char *text = NULL;
+    size_t size = 0;
+    snprintf(path, sizeof(path), "%s/%s", receiver->folder, name);
+    FILE *file = fopen(path, "r");
+    if (file) {
+        ck_assert_int_ge(getdelim(&text, &size, 0, file), -1);
+        fclose(file);
+    }
+    return text ? text : calloc(1, 1);
+}
+
+void receiver_start(struct receiver *receiver, enum receiver_kind kind)
+{
+    *receiver = (struct receiver){.pid = -1};
+    temp_path(receiver->folder, "receiver");
+    ck_assert_ptr_nonnull(mkdtemp(receiver->folder));
+    snprintf(receiver->socket, sizeof(receiver->socket), "%s/socket", receiver->folder);
+    if (kind == RECEIVER_TLS)
+        make_certificate(receiver);
+    receiver->pid = fork();
+    ck_assert_int_ge(receiver->pid, 0);
+    if (receiver->pid == 0)
+        run_server(receiver, kind);
+    for (int i = 0; receiver->port == 0; i++) {
+        ck_assert_msg(i < START_TRIES && waitpid(receiver->pid, NULL, WNOHANG) == 0,
+                      "the receiver does not start");
+        nanosleep(&(struct timespec){0, TRY_NS}, NULL);
+        char *text = read_text(receiver, "address");
+        receiver->port = atoi(text);
+        free(text);
+    }
+}
+
+void receiver_read(struct receiver *receiver)
+{
+    free(receiver->log);
+    receiver->log = read_text(receiver, "log");
+    ck_assert_msg(receiver_count(receiver, "BAD") == 0, "%s", receiver->log);
+}
+
+int receiver_count_with(const struct receiver *receiver, const char *words, const char *text)
+{
+    int count = 0;
+    size_t length = strlen(words);
+    for (const char *line = receiver->log; *line;) {
+        size_t size = strcspn(line, "\n");
+        bool begins = size >= length && strncmp(line, words, length) == 0 &&
+                      (size == length || line[length] == ' ');
+        const char *found = begins ? strstr(line, text) : NULL;
+        count += found && found < line + size + 1;
+        line += size + (line[size] == '\n');
+    }
+    return count;
+}
+
+int receiver_count(const struct receiver *receiver, const char *words)
+{
+    return receiver_count_with(receiver, words, "");
+}
+
+void receiver_stop(struct receiver *receiver)
+{
+    kill(receiver->pid, SIGKILL);
+    waitpid(receiver->pid, NULL, 0);
+    char command[160];
+    snprintf(command, sizeof(command), "rm -rf %s", receiver->folder);
+    ck_assert_int_eq(system(command), 0);
+    free(receiver->log);
+}

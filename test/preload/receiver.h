@@ -1,0 +1,37 @@
+/* receiver.h: a server that takes uploads by the rules of the backends (receiver_backends.py), for
+ * suites that run whole programs.
+ *
+ * Owns: the server and its folder, from receiver_start to receiver_stop. Context: suites, one
+ * thread. Locks: none. */
+#ifndef LIBAGENT_TEST_RECEIVER_H
+#define LIBAGENT_TEST_RECEIVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "test/temp_path.h"
+
+struct receiver {
+    char folder[TEMP_PATH_SIZE]; /* the profiles that were taken lie here */
+    char socket[108];
+    int port;
+    pid_t pid;
+    char *log; /* what receiver_read found */
+};
+
+/* As which process's the profiles lie in the folder. */
+enum { RECEIVED_BY_PYROSCOPE = 1, RECEIVED_BY_PARCA };
+enum receiver_kind { RECEIVER_HTTP, RECEIVER_UNIX, RECEIVER_TLS };
+
+/* Returns once it listens. RECEIVER_TLS: its certificate is FOLDER/ca.pem, for 127.0.0.1. */
+void receiver_start(struct receiver *receiver, enum receiver_kind kind);
+/* Reads its log; fails the test where a request broke a rule. */
+void receiver_read(struct receiver *receiver);
+/* Lines of the log that begin with `words` and a blank or their end. */
+int receiver_count(const struct receiver *receiver, const char *words);
+/* The same, and in which `text` stands. */
+int receiver_count_with(const struct receiver *receiver, const char *words, const char *text);
+void receiver_stop(struct receiver *receiver);
+
+#endif

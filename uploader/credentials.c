@@ -1,0 +1,121 @@
+#include "uploader/credentials.h"
+
+#include <string.h>
+
+#include "agent/base/format.h"
+#include "agent/base/options.h"
+
+static const char *const variables[][CREDENTIALS] = {
+    [BACKEND_PYROSCOPE] = {"PYROSCOPE_BASIC_AUTH_USER", "PYROSCOPE_BASIC_AUTH_PASSWORD",
+                           "PYROSCOPE_AUTH_TOKEN", "PYROSCOPE_TENANT_ID", NULL},
+    [BACKEND_PARCA] = {NULL, NULL, "PARCA_BEARER_TOKEN", NULL, NULL},
+    [BACKEND_DATADOG] = {NULL, NULL, NULL, NULL, "DD_API_KEY"},
+    [BACKEND_POST] = {"UPLOAD_BASIC_AUTH_USER", "UPLOAD_BASIC_AUTH_PASSWORD", "UPLOAD_AUTH_TOKEN",
+                      NULL, NULL},
+    [BACKEND_FILE] = {NULL},
+};
+
+/* A line's end in it would be another header. */
+static bool set(char *out, const char *value, size_t length)
+{
+    out[0] = 0;
+    if (length >= CREDENTIAL_SIZE)
+        return false;
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)value[i] < ' ' || value[i] == 0x7f)
+            return false;
+    memcpy(out, value, length);
+    out[length] = 0;
+    return true;
+}
+
+bool credentials_take(struct credentials *credentials, enum backend_kind kind,
+                      char *const *environment)
+{
+    bool all = true;
+    for (int i = 0; i < CREDENTIALS; i++) {
+        const char *name = variables[kind][i];
+        /* A plain receiver's are no variables that anybody has set. */
+        const char *value =
+            name && kind != BACKEND_POST ? environment_get(environment, name) : NULL;
+        all &= set(credentials->text[i], value ? value : "", value ? strlen(value) : 0);
+    }
+    return all;
+}
+
+static bool take_line(struct credentials *credentials, enum backend_kind kind, const char *line,
+                      size_t length)
+{
+    const char *equals = memchr(line, '=', length);
+    size_t name = equals ? (size_t)(equals - line) : 0;
+    for (int i = 0; name && i < CREDENTIALS; i++) {
+        const char *variable = variables[kind][i];
+        if (variable && strlen(variable) == name && memcmp(variable, line, name) == 0)
+            return set(credentials->text[i], equals + 1, length - name - 1);
+    }
+    return true;
+}
+
+bool credentials_read(struct credentials *credentials, enum backend_kind kind, const char *text)
+{
+    bool all = true;
+    while (*text) {
+        size_t length = 0;
+        while (text[length] && text[length] != '\n')
+            length++;
+        size_t step = length + (text[length] == '\n');
+        if (length > 0 && text[length - 1] == '\r')
+            length--;
+        if (text[0] != '#')
+            all &= take_line(credentials, kind, text, length);
+        text += step;
+    }
+    return all;
+}
+
+/* RFC 4648; `out` has room for 4 characters of each 3 bytes begun, and the 0. */
+static void base64(char *out, const char *text, size_t length)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < length; i += 3) {
+        uint32_t bits = 0;
+        for (size_t j = 0; j < 3; j++)
+            bits = bits << 8 | (i + j < length ? (unsigned char)text[i + j] : 0);
+        for (size_t j = 0; j < 4; j++)
+            *out++ = (char)(i + j > length ? '=' : digits[bits >> (18 - 6 * j) & 63]);
+    }
+    *out = 0;
+}
+
+static bool has(const struct credentials *credentials, int which)
+{
+    return credentials->text[which][0] != 0;
+}
+
+void credentials_add_headers(const struct credentials *credentials, struct http_request *request)
+{
+    const char(*text)[CREDENTIAL_SIZE] = credentials->text;
+    char pair[2 * CREDENTIAL_SIZE], encoded[2 * sizeof(pair)];
+    if (has(credentials, CREDENTIAL_TOKEN)) {
+        http_add_header(request, "Authorization: Bearer %s", text[CREDENTIAL_TOKEN]);
+    } else if (has(credentials, CREDENTIAL_USER)) {
+        size_t length =
+            format(pair, sizeof(pair), "%s:%s", text[CREDENTIAL_USER], text[CREDENTIAL_PASSWORD]);
+        base64(encoded, pair, length);
+        http_add_header(request, "Authorization: Basic %s", encoded);
+    }
+    if (has(credentials, CREDENTIAL_TENANT))
+        http_add_header(request, "X-Scope-OrgID: %s", text[CREDENTIAL_TENANT]);
+}
+
+size_t credentials_describe(const struct credentials *credentials, char *out, size_t size)
+{
+    static const char *const words[CREDENTIALS] = {"user", "password", "token", "tenant",
+                                                   "API key"};
+    size_t used = 0;
+    out[0] = 0;
+    for (int i = 0; i < CREDENTIALS; i++)
+        if (has(credentials, i))
+            used += format(out + used, size - used, "%s%s (hidden)", used ? ", " : "", words[i]);
+    return used;
+}

@@ -1,0 +1,278 @@
+#include "uploader/http_client.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/format.h"
+#include "agent/base/log.h"
+#include "agent/base/next.h"
+#include "uploader/curl_api.h"
+
+enum {
+    STOP_CHECK_MS = 100,
+    CONNECT_LIMIT_MS = 10000,
+    PATH_SIZE = 4096,
+};
+
+enum client_state { CLIENT_UNOPENED, CLIENT_OPEN, CLIENT_ABSENT };
+
+/* exit's list of functions. Not `atexit`, which glibc links into each object. */
+extern int add_to_exit(void (*function)(void *), void *argument,
+                       void *dso) __asm__("__cxa_atexit") WEAK;
+
+static struct http_client_config config;
+static struct curl_functions curl;
+static enum client_state state;
+static uint32_t in_use; /* the thread is in libcurl; a fork child finds it set */
+
+void http_client_start(const struct http_client_config *client_config)
+{
+    config = *client_config;
+}
+
+void http_client_reset_in_child(void)
+{
+    if (load_relaxed(&in_use))
+        state = CLIENT_ABSENT;
+    store_relaxed(&in_use, 0);
+}
+
+/* ---- opening ---- */
+
+static void *open_library(void)
+{
+    /* Debian and most others; Debian's with another TLS library. */
+    static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
+    void *handle = NULL;
+    for (size_t i = 0; i < ARRAY_SIZE(names) && !handle; i++)
+        handle = next.dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; i < ARRAY_SIZE(names) && !handle && config.folder; i++) {
+        char path[PATH_SIZE];
+        format(path, sizeof(path), "%s/%s", config.folder, names[i]);
+        handle = next.dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+    return handle;
+}
+
+/* NULL, or why there is no client. */
+static const char *find_functions(void)
+{
+    if (!next.dlopen || !next.dlsym)
+        return "this libc has no dlopen";
+    void *handle = open_library();
+    if (!handle)
+        return "there is no libcurl.so.4 (Debian: libcurl4; Alpine, Fedora: libcurl)";
+    bool all = true;
+/* NOLINTBEGIN(bugprone-macro-parentheses): a type can have none */
+#define X(type, name, parameters)                                                                  \
+    curl.name = (type(*) parameters)next.dlsym(handle, "curl_" #name);                             \
+    all &= curl.name != NULL;
+    CURL_FUNCTIONS(X)
+#undef X
+    /* NOLINTEND(bugprone-macro-parentheses) */
+    return all ? NULL : "the libcurl that is installed is older than 7.28";
+}
+
+static void run_before_exit(void *unused)
+{
+    (void)unused;
+    config.before_exit();
+}
+
+static void open_client(void)
+{
+    const char *lacking = find_functions();
+    if (!lacking && curl.global_init(CURL_GLOBAL_EVERYTHING) != CURL_OK)
+        lacking = "libcurl cannot be set up";
+    state = lacking ? CLIENT_ABSENT : CLIENT_OPEN;
+    if (lacking)
+        log_error("profiles are not sent: %s; install it, or set LIBAGENT_SPOOL and let "
+                  "libagent-uploader send them",
+                  lacking);
+    else if (config.before_exit && add_to_exit)
+        add_to_exit(run_before_exit, NULL, NULL);
+}
+
+/* ---- what comes back ---- */
+
+/* libcurl's callbacks; size is 1. The rest of a long answer is read and forgotten, but not without
+ * end: the time limit ends it. */
+static size_t take_body(const char *data, size_t size, size_t count, void *context)
+{
+    struct http_response *response = context;
+    size_t bytes = size * count;
+    size_t kept = MIN_OF(bytes, sizeof(response->body) - 1 - response->body_size);
+    memcpy(response->body + response->body_size, data, kept);
+    response->body_size += kept;
+    return bytes;
+}
+
+/* The value when the line is `name` (lower case): its begin and length. */
+static const char *header_value(const char *line, size_t length, const char *name, size_t *value)
+{
+    size_t size = strlen(name);
+    if (length <= size || line[size] != ':')
+        return NULL;
+    for (size_t i = 0; i < size; i++) {
+        char c = line[i];
+        if ((c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c) != name[i])
+            return NULL;
+    }
+    const char *begin = line + size + 1, *end = line + length;
+    while (begin < end && (*begin == ' ' || *begin == '\t'))
+        begin++;
+    while (end > begin && (end[-1] == '\r' || end[-1] == '\n' || end[-1] == ' '))
+        end--;
+    *value = (size_t)(end - begin);
+    return begin;
+}
+
+static size_t take_header(const char *line, size_t size, size_t count, void *context)
+{
+    struct http_response *response = context;
+    size_t length = size * count, value;
+    const char *text = header_value(line, length, "retry-after", &value);
+    if (text)
+        format(response->retry_after, sizeof(response->retry_after), "%.*s", (int)value, text);
+    text = header_value(line, length, "grpc-status", &value);
+    if (text && value >= 1 && value <= 2 && text[0] >= '0' && text[0] <= '9')
+        response->grpc_status = value == 1 ? text[0] - '0' : (text[0] - '0') * 10 + (text[1] - '0');
+    return length;
+}
+
+/* ---- a post ---- */
+
+static void *make_headers(const struct http_request *request)
+{
+    /* It costs a round trip, and servers that do not know it a second. */
+    void *list = curl.slist_append(NULL, "Expect:");
+    const char *line = (const char *)request->headers.data;
+    const char *end = line + request->headers.size;
+    for (; list && line < end; line += strlen(line) + 1) {
+        void *longer = curl.slist_append(list, line);
+        if (!longer) {
+            curl.slist_free_all(list);
+            return NULL;
+        }
+        list = longer;
+    }
+    return list;
+}
+
+static void set_options(void *easy, const struct http_request *request, void *headers,
+                        uint64_t limit_ms, struct http_response *response)
+{
+    curl.easy_setopt(easy, CURL_OPTION_NOSIGNAL, 1L);
+    curl.easy_setopt(easy, CURL_OPTION_NOPROGRESS, 1L);
+    curl.easy_setopt(easy, CURL_OPTION_FOLLOWLOCATION, 0L);
+    curl.easy_setopt(easy, CURL_OPTION_FRESH_CONNECT, 1L);
+    curl.easy_setopt(easy, CURL_OPTION_FORBID_REUSE, 1L);
+    curl.easy_setopt(easy, CURL_OPTION_HTTP_VERSION, (long)CURL_HTTP_1_1);
+    curl.easy_setopt(easy, CURL_OPTION_QUICK_EXIT, 1L); /* not known before 7.87 */
+    curl.easy_setopt(easy, CURL_OPTION_URL, request->url);
+    if (request->socket[0])
+        curl.easy_setopt(easy, CURL_OPTION_UNIX_SOCKET_PATH, request->socket);
+    if (config.ca_file)
+        curl.easy_setopt(easy, CURL_OPTION_CAINFO, config.ca_file);
+    curl.easy_setopt(easy, CURL_OPTION_TIMEOUT_MS, (long)limit_ms);
+    curl.easy_setopt(easy, CURL_OPTION_CONNECTTIMEOUT_MS, (long)MIN_OF(limit_ms, CONNECT_LIMIT_MS));
+    curl.easy_setopt(easy, CURL_OPTION_HTTPHEADER, headers);
+    curl.easy_setopt(easy, CURL_OPTION_POST, 1L);
+    curl.easy_setopt(easy, CURL_OPTION_POSTFIELDS, request->body.data);
+    curl.easy_setopt(easy, CURL_OPTION_POSTFIELDSIZE_LARGE, (int64_t)request->body.size);
+    curl.easy_setopt(easy, CURL_OPTION_WRITEFUNCTION, take_body);
+    curl.easy_setopt(easy, CURL_OPTION_WRITEDATA, response);
+    curl.easy_setopt(easy, CURL_OPTION_HEADERFUNCTION, take_header);
+    curl.easy_setopt(easy, CURL_OPTION_HEADERDATA, response);
+}
+
+/* Of the one transfer: libcurl's code, or -1 while it has not ended. */
+static int ended_code(void *multi)
+{
+    int left;
+    const struct curl_message *message = curl.multi_info_read(multi, &left);
+    return message && message->kind == CURL_DONE_MESSAGE ? message->data.result : -1;
+}
+
+/* libcurl's code, or -1: stopped. */
+static int run_transfer(void *multi, uint64_t deadline_ns, bool (*stop)(void))
+{
+    for (;;) {
+        int running = 0;
+        if (curl.multi_perform(multi, &running) != CURL_OK)
+            return -1;
+        int code = ended_code(multi);
+        if (code >= 0)
+            return code;
+        if (stop() || clock_monotonic_ns() >= deadline_ns)
+            return -1;
+        curl.multi_wait(multi, NULL, 0, STOP_CHECK_MS, NULL);
+    }
+}
+
+static bool was_sent_whole(void *easy, size_t size)
+{
+    int64_t sent = 0;
+    double connected = 0;
+    /* Too old to tell: once there was a connection, it may have been. */
+    if (curl.easy_getinfo(easy, CURL_INFO_SIZE_UPLOAD, &sent) != CURL_OK)
+        return curl.easy_getinfo(easy, CURL_INFO_CONNECT_TIME, &connected) != CURL_OK ||
+               connected > 0;
+    return sent >= (int64_t)size;
+}
+
+static void judge(void *easy, int code, size_t size, struct http_response *response)
+{
+    long status = 0;
+    curl.easy_getinfo(easy, CURL_INFO_RESPONSE_CODE, &status);
+    response->status = (int)status;
+    response->body[response->body_size] = 0;
+    if (code == CURL_OK && status >= 200) {
+        response->result = HTTP_ANSWERED;
+        return;
+    }
+    response->result = was_sent_whole(easy, size) ? HTTP_NO_ANSWER
+                       : code < 0                 ? HTTP_GIVEN_UP
+                                                  : HTTP_NOT_SENT;
+    format(response->reason, sizeof(response->reason), "%s",
+           code < 0 ? "no time was left" : curl.easy_strerror(code));
+}
+
+static void post(const struct http_request *request, uint64_t deadline_ns, bool (*stop)(void),
+                 struct http_response *response)
+{
+    uint64_t now = clock_monotonic_ns();
+    uint64_t limit_ms = now < deadline_ns ? (deadline_ns - now) / NS_PER_MS + 1 : 1;
+    void *easy = curl.easy_init();
+    void *multi = curl.multi_init();
+    void *headers = make_headers(request);
+    if (easy && multi && headers) {
+        set_options(easy, request, headers, limit_ms, response);
+        curl.multi_add_handle(multi, easy);
+        int code = run_transfer(multi, deadline_ns, stop);
+        judge(easy, code, request->body.size, response);
+        curl.multi_remove_handle(multi, easy);
+    } else {
+        format(response->reason, sizeof(response->reason), "no memory");
+    }
+    if (easy)
+        curl.easy_cleanup(easy);
+    if (multi)
+        curl.multi_cleanup(multi);
+    curl.slist_free_all(headers);
+}
+
+void http_client_post(const struct http_request *request, uint64_t deadline_ns, bool (*stop)(void),
+                      struct http_response *response)
+{
+    *response = (struct http_response){.result = HTTP_NOT_SENT, .grpc_status = -1};
+    store_relaxed(&in_use, 1);
+    if (state == CLIENT_UNOPENED)
+        open_client();
+    if (state == CLIENT_OPEN)
+        post(request, deadline_ns, stop, response);
+    else
+        response->result = HTTP_NO_CLIENT;
+    store_relaxed(&in_use, 0);
+}

@@ -1,0 +1,65 @@
+#include "uploader/routes.h"
+
+#include <string.h>
+
+#include "uploader/http_client.h"
+#include "uploader/sender.h"
+
+static struct upload_config upload;
+static bool to_files;
+
+const char *routes_start(const struct routes_config *config, const char *folder,
+                         enum compression compression, int pid, bool (*stop)(void))
+{
+    upload_config_load(&upload, &config->upload, config->environment, pid);
+    for (size_t i = 0; i < upload.count && !folder; i++)
+        if (upload.destinations[i].kind == BACKEND_FILE)
+            folder = upload.destinations[i].url;
+    to_files = folder || !upload.count;
+    sender_start(&upload, compression, stop);
+    const struct http_client_config client = {.ca_file = config->upload.ca_file,
+                                              .before_exit = config->before_exit};
+    http_client_start(&client);
+    return folder;
+}
+
+bool routes_to_files(const char *dialect)
+{
+    return to_files && strcmp(dialect, "pprof") == 0;
+}
+
+bool routes_want(const char *dialect)
+{
+    return routes_to_files(dialect) || sender_wants(dialect);
+}
+
+size_t routes_max_bytes(const char *dialect)
+{
+    /* A file has no such limit. */
+    return routes_to_files(dialect) ? 0 : sender_max_bytes(dialect);
+}
+
+bool routes_send(void)
+{
+    for (size_t i = 0; i < upload.count; i++)
+        if (upload.destinations[i].kind != BACKEND_FILE)
+            return true;
+    return false;
+}
+
+uint64_t routes_exit_timeout_ns(void)
+{
+    return upload.options.exit_timeout_ns;
+}
+
+size_t routes_describe(char *out, size_t size)
+{
+    return upload_config_describe(&upload, out, size);
+}
+
+void routes_reset_in_child(int pid)
+{
+    if (upload.count)
+        upload_config_new_process(&upload, pid);
+    sender_reset_in_child();
+}

@@ -1,0 +1,42 @@
+/* routes.h: which ways profiles go from the uploader: into files, to backends, or both.
+ *
+ * Files are written where a folder is given, by LIBAGENT_OUTPUT or a file:// URL, and where there
+ * is no other way.
+ *
+ * Owns: the configuration of uploads. Context: routes_start, routes_reset_in_child INIT; the others
+ * any, afterwards. Locks: none. */
+#ifndef LIBAGENT_ROUTES_H
+#define LIBAGENT_ROUTES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/base/options.h"
+#include "uploader/upload_config.h"
+
+struct routes_config {
+    struct upload_options upload;
+    char *const *environment;  /* for what variables of other tools say of uploads */
+    void (*before_exit)(void); /* ends the agent: http_client.h */
+};
+
+/* Returns the folder for files: `folder`, that of a file:// URL, or NULL, the default one. `stop`:
+ * has a post under way to end soon? */
+const char *routes_start(const struct routes_config *config, const char *folder,
+                         enum compression compression, int pid, bool (*stop)(void)) MUST_USE;
+/* Are profiles of this dialect wanted anywhere; in files? */
+bool routes_want(const char *dialect);
+bool routes_to_files(const char *dialect);
+/* What a receiver of this dialect has asked for: bytes of a profile at most, not compressed; 0: no
+ * limit. */
+size_t routes_max_bytes(const char *dialect);
+/* Profiles are sent, by libcurl: the thread of the run loop has to be one that libc knows. */
+bool routes_send(void);
+/* For last tries. */
+uint64_t routes_exit_timeout_ns(void);
+/* Where profiles are sent, for people: upload_config_describe. */
+size_t routes_describe(char *out, size_t size);
+void routes_reset_in_child(int pid);
+
+#endif

@@ -30,6 +30,8 @@ int ways_out_start(char *const *environment, const char *program, void (*before_
                               .tags = options.tags,
                               .auth_file = options.auth_file,
                               .ca_file = options.ca_file,
+                              .spool = {options.spool, options.spool_limit},
+                              .spool_kind = (enum backend_kind)options.dialect,
                               .exit_timeout_ns = options.exit_timeout_ns,
                               .period_ns = options.period_ns},
                    .environment = environment,

@@ -5,10 +5,22 @@
 #include <linux/fs.h>
 #include <sys/stat.h>
 
+#include "agent/base/buffer.h"
 #include "agent/base/clock.h"
 #include "agent/base/sys.h"
 
-enum { FIRST_FREE_DESCRIPTOR = 3 };
+enum {
+    FIRST_FREE_DESCRIPTOR = 3,
+    LIST_BYTES = 32 << 10, /* as much as libc's readdir asks for at once */
+};
+
+struct kernel_dirent {
+    uint64_t inode;
+    int64_t offset;
+    uint16_t length;
+    uint8_t type;
+    char name[];
+};
 
 int folder_open_file(int folder, const char *name, int flags, unsigned mode)
 {
@@ -26,6 +38,27 @@ int folder_open_file(int folder, const char *name, int flags, unsigned mode)
 int folder_open_for_list(int folder)
 {
     return folder_open_file(folder, ".", O_RDONLY | O_DIRECTORY, 0);
+}
+
+int folder_each_name(int folder, void (*each)(const char *name, void *data), void *data)
+{
+    int fd = folder_open_for_list(folder);
+    if (fd < 0)
+        return fd;
+    struct buffer batch = {0};
+    uint8_t *entries = buffer_room(&batch, LIST_BYTES);
+    long got = entries ? 0 : -ENOMEM;
+    /* cppcheck-suppress redundantInitialization; without entries it is the result */
+    while (entries && (got = sys_call3(SYS_getdents64, fd, entries, LIST_BYTES)) > 0) {
+        for (long at = 0; at < got;) {
+            const struct kernel_dirent *entry = (const void *)(entries + at);
+            each(entry->name, data);
+            at += entry->length;
+        }
+    }
+    buffer_free(&batch);
+    sys_close(fd);
+    return (int)got;
 }
 
 int folder_close_file(int fd)
@@ -74,4 +107,14 @@ int folder_rename_new(int folder, const char *from, const char *to)
 uint32_t folder_user(void)
 {
     return (uint32_t)sys_call0(SYS_geteuid);
+}
+
+int folder_rename(int folder, const char *from, const char *to)
+{
+    return (int)sys_call4(SYS_renameat, folder, from, folder, to);
+}
+
+int folder_touch(int folder, const char *name)
+{
+    return (int)sys_call4(SYS_utimensat, folder, name, NULL, 0);
 }

@@ -26,6 +26,8 @@ struct file_status {
 int folder_open_file(int folder, const char *name, int flags, unsigned mode) MUST_USE;
 /* The folder itself, for getdents64, which an O_PATH descriptor does not serve. */
 int folder_open_for_list(int folder) MUST_USE;
+/* Calls `each` for each name in the folder. 0 or a negative errno. */
+int folder_each_name(int folder, void (*each)(const char *name, void *data), void *data) MUST_USE;
 /* Closes and tells what the file system has put off until then (NFS: no space). */
 int folder_close_file(int fd) MUST_USE;
 /* Of the file itself, never of what a link points to; of `folder` itself when `name` is "". */
@@ -33,6 +35,10 @@ int folder_stat(int folder, const char *name, struct file_status *status) MUST_U
 int folder_unlink(int folder, const char *name);
 /* Gives `from` the name `to`, unless that exists: -EEXIST. */
 int folder_rename_new(int folder, const char *from, const char *to) MUST_USE;
+/* The same, whatever has that name. -ENOENT: another was faster. */
+int folder_rename(int folder, const char *from, const char *to) MUST_USE;
+/* Its mtime becomes now. */
+int folder_touch(int folder, const char *name);
 uint32_t folder_user(void); /* the effective one */
 
 #endif

@@ -14,18 +14,6 @@
 
 #define STALE_NS (3600 * NS_PER_SEC)
 
-enum {
-    LIST_BYTES = 32 << 10, /* as much as libc's readdir asks for at once */
-};
-
-struct kernel_dirent {
-    uint64_t inode;
-    int64_t offset;
-    uint16_t length;
-    uint8_t type;
-    char name[];
-};
-
 struct file {
     int64_t mtime_ns;
     uint64_t size;
@@ -56,27 +44,25 @@ static void add_file(struct listing *listing, int folder, const char *name, uint
     listing->total += file.size;
 }
 
+struct list_context {
+    struct listing *listing;
+    int folder;
+    uint32_t user;
+    uint64_t now_unix_ns;
+};
+
+static void add_name(const char *name, void *data)
+{
+    const struct list_context *context = data;
+    add_file(context->listing, context->folder, name, context->user, context->now_unix_ns);
+}
+
 static int list_files(struct listing *listing, int folder, uint64_t now_unix_ns)
 {
-    int fd = folder_open_for_list(folder);
-    if (fd < 0)
-        return fd;
-    struct buffer batch = {0};
-    uint8_t *entries = buffer_room(&batch, LIST_BYTES);
-    uint32_t user = folder_user();
-    long got = entries ? 0 : -ENOMEM;
-    /* cppcheck-suppress redundantInitialization; without entries it is the result */
-    while (entries && (got = sys_call3(SYS_getdents64, fd, entries, LIST_BYTES)) > 0) {
-        for (long at = 0; at < got;) {
-            const struct kernel_dirent *entry = (const void *)(entries + at);
-            add_file(listing, folder, entry->name, user, now_unix_ns);
-            at += entry->length;
-        }
-    }
-    buffer_free(&batch);
-    sys_close(fd);
-    if (got < 0)
-        return (int)got;
+    struct list_context context = {listing, folder, folder_user(), now_unix_ns};
+    int error = folder_each_name(folder, add_name, &context);
+    if (error)
+        return error;
     return listing->files.error ? listing->files.error : listing->names.error;
 }
 

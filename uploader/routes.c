@@ -41,7 +41,7 @@ size_t routes_max_bytes(const char *dialect)
 
 bool routes_send(void)
 {
-    for (size_t i = 0; i < upload.count; i++)
+    for (size_t i = 0; i < upload.count && !upload.spools_only; i++)
         if (upload.destinations[i].kind != BACKEND_FILE)
             return true;
     return false;

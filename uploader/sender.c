@@ -1,5 +1,6 @@
 #include "uploader/sender.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "agent/base/clock.h"
@@ -8,6 +9,7 @@
 #include "agent/base/rng.h"
 #include "agent/base/stats.h"
 #include "uploader/compress.h"
+#include "uploader/error_text.h"
 #include "uploader/http_client.h"
 #include "uploader/retry.h"
 #include "uploader/shipment.h"
@@ -17,6 +19,9 @@
 /* Of a long period a minute is enough to spread processes over. */
 #define SPREAD_LIMIT_NS (60 * NS_PER_SEC)
 
+/* A look costs a system call for each file in the spool. */
+#define SPOOL_LOOK_NS (15 * NS_PER_SEC)
+
 enum {
     ANSWER_SHOWN = 200,
     SENT_BEFORE_MORE = 16, /* some minutes of some families */
@@ -25,10 +30,7 @@ enum {
 };
 
 struct item {
-    struct blob_header header;
-    struct buffer body; /* compressed */
-    size_t plain_size;
-    uint64_t random[2]; /* the same at each try */
+    struct spool_entry entry; /* its name is set where it comes from the spool */
     unsigned attempt;
     uint64_t due_ns;
 };
@@ -40,19 +42,23 @@ struct queue {
     uint64_t not_before_ns; /* the destination waits */
     size_t max_bytes;       /* of what comes next; read by other threads */
     unsigned sent_since;    /* max_bytes changed */
+    uint64_t spool_look_ns; /* when the spool is looked at next */
     bool in_failure;        /* the row of failures that has been logged */
     bool refused;           /* it takes nothing; what comes before not_before_ns is dropped */
 };
 
 static const struct upload_config *config;
+static bool in_spool_failure;
 static enum compression compression;
 static bool (*stop)(void);
 static struct queue queues[UPLOAD_DESTINATIONS];
 static uint64_t spread_ns; /* from a window's end to its upload */
 static struct rng rng;
 
+/* Queues that are never used stay untouched pages. */
 static void start_process(void)
 {
+    memset(queues, 0, sizeof(queues));
     rng_split(&rng);
     spread_ns = (uint64_t)((double)MIN_OF(config->options.period_ns, SPREAD_LIMIT_NS) *
                            (1 - rng_unit(&rng)));
@@ -64,17 +70,15 @@ void sender_start(const struct upload_config *upload, enum compression post_comp
     config = upload;
     compression = post_compression;
     stop = has_to_stop;
-    memset(queues, 0, sizeof(queues));
     if (config->count)
         start_process();
 }
 
 void sender_reset_in_child(void)
 {
+    http_client_reset_in_child();
     /* What is queued is the parent's. Its memory stays mapped here: the parent's thread may have
      * been in the middle of a change. */
-    memset(queues, 0, sizeof(queues));
-    http_client_reset_in_child();
     if (config && config->count)
         start_process();
 }
@@ -135,24 +139,75 @@ unsigned sender_pending(void)
     return count;
 }
 
-/* The first ends as the statistic says. */
-static void end_first(size_t index, enum stat_id end, const char *word)
+static bool has_spool(void)
 {
-    struct queue *queue = &queues[index];
-    struct item item = queue->items[0];
-    stats_add(end, 1);
-    log_debug("%s %u for %s: %s", item.header.family, item.header.sequence,
-              backend_name(config->destinations[index].kind), word);
-    queue->bytes -= item.body.size;
-    queue->count--;
-    memmove(&queue->items[0], &queue->items[1], queue->count * sizeof(item));
-    queue->items[queue->count] = (struct item){0};
-    buffer_free(&item.body);
+    return config->options.spool.folder != NULL;
 }
 
-static void drop_first(size_t index)
+static struct item take_first(struct queue *queue)
 {
-    end_first(index, STAT_UPLOADS_DROPPED, "dropped");
+    struct item item = queue->items[0];
+    queue->bytes -= item.entry.body.size;
+    queue->count--;
+    memmove(&queue->items[0], &queue->items[1], queue->count * sizeof(item));
+    queue->items[queue->count] = (struct item){.attempt = 0};
+    return item;
+}
+
+/* The item ends as the statistic says. */
+static void end_item(struct item *item, enum stat_id end, const char *word)
+{
+    stats_add(end, 1);
+    log_debug("%s %u for %s: %s", item->entry.header.family, item->entry.header.sequence,
+              backend_name(item->entry.kind), word);
+    if (item->entry.name[0])
+        spool_end(&config->options.spool, item->entry.name);
+    buffer_free(&item->entry.body);
+}
+
+static void end_first(struct queue *queue, enum stat_id end, const char *word)
+{
+    struct item item = take_first(queue);
+    end_item(&item, end, word);
+}
+
+static void count_losses(const struct spool_losses *losses)
+{
+    stats_add(STAT_UPLOADS_DROPPED, losses->dropped);
+    stats_add(STAT_UPLOADS_UNKNOWN, losses->unknown);
+    if (losses->dropped)
+        log_info("%u profiles in %s were too old, too many or torn, and are dropped",
+                 losses->dropped, config->options.spool.folder);
+}
+
+/* To the spool where there is one. False: it is dropped. */
+static bool keep_item(struct item *item)
+{
+    const struct spool *spool = &config->options.spool;
+    struct spool_losses losses = {0};
+    if (item->entry.name[0]) { /* it has been counted as kept */
+        spool_give_back(spool, item->entry.name);
+        buffer_free(&item->entry.body);
+        return true;
+    }
+    int error =
+        has_spool() ? spool_put(spool, &item->entry, clock_realtime_ns(), &losses) : -ENOENT;
+    count_losses(&losses);
+    if (has_spool() && error && !in_spool_failure)
+        log_error("a profile cannot be kept in %s: %s (errno %d)", spool->folder, error_text(error),
+                  -error);
+    in_spool_failure = has_spool() && error;
+    if (error)
+        end_item(item, STAT_UPLOADS_DROPPED, "dropped");
+    else
+        end_item(item, STAT_UPLOADS_SPOOLED, "kept in the spool");
+    return !error;
+}
+
+static bool keep_first(struct queue *queue)
+{
+    struct item item = take_first(queue);
+    return keep_item(&item);
 }
 
 static enum compression compression_for(enum backend_kind kind)
@@ -162,26 +217,37 @@ static enum compression compression_for(enum backend_kind kind)
     return kind == BACKEND_POST ? compression : COMPRESSION_GZIP;
 }
 
+static void put_last(struct queue *queue, const struct item *item)
+{
+    queue->items[queue->count++] = *item;
+    queue->bytes += item->entry.body.size;
+}
+
 static void put(size_t index, const struct blob_header *header, const struct buffer *body)
 {
     struct queue *queue = &queues[index];
     uint64_t now = clock_monotonic_ns();
-    struct item item = {.header = *header, .plain_size = body->size, .due_ns = now + spread_ns};
-    item.random[0] = rng_next(&rng);
-    item.random[1] = rng_next(&rng);
-    int error = compress_bytes(compression_for(config->destinations[index].kind), body->data,
-                               body->size, &item.body);
-    if (error || (queue->refused && now < queue->not_before_ns) ||
-        item.body.size > SENDER_QUEUE_BYTES) {
-        stats_add(STAT_UPLOADS_DROPPED, 1);
-        buffer_free(&item.body);
+    struct item item = {.entry = {.kind = config->destinations[index].kind,
+                                  .header = *header,
+                                  .identity = config->identity,
+                                  .plain_size = body->size},
+                        .due_ns = now + spread_ns};
+    item.entry.random[0] = rng_next(&rng);
+    item.entry.random[1] = rng_next(&rng);
+    int error =
+        compress_bytes(compression_for(item.entry.kind), body->data, body->size, &item.entry.body);
+    if (error || (queue->refused && now < queue->not_before_ns)) {
+        end_item(&item, STAT_UPLOADS_DROPPED, "dropped");
+        return;
+    }
+    if (config->spools_only || item.entry.body.size > SENDER_QUEUE_BYTES) {
+        (void)keep_item(&item);
         return;
     }
     while (queue->count == SENDER_QUEUE_LENGTH ||
-           queue->bytes + item.body.size > SENDER_QUEUE_BYTES)
-        drop_first(index);
-    queue->items[queue->count++] = item;
-    queue->bytes += item.body.size;
+           queue->bytes + item.entry.body.size > SENDER_QUEUE_BYTES)
+        (void)keep_first(queue);
+    put_last(queue, &item);
 }
 
 void sender_take(const struct blob_header *header, const struct buffer *body)
@@ -205,16 +271,16 @@ static void post_first(size_t index, uint64_t deadline_ns, bool (*stops)(void),
                        struct http_response *response)
 {
     static struct credentials credentials; /* 10 KiB, of one thread */
-    const struct item *item = &queues[index].items[0];
+    const struct spool_entry *entry = &queues[index].items[0].entry;
     upload_config_credentials(config, index, &credentials);
     const struct shipment shipment = {
         .destination = &config->destinations[index],
         .credentials = &credentials,
-        .identity = &config->identity,
-        .header = &item->header,
-        .data = item->body.data,
-        .size = item->body.size,
-        .random = {item->random[0], item->random[1]},
+        .identity = &entry->identity,
+        .header = &entry->header,
+        .data = entry->body.data,
+        .size = entry->body.size,
+        .random = {entry->random[0], entry->random[1]},
     };
     struct http_request request;
     http_request_begin(&request);
@@ -261,31 +327,49 @@ static bool try_first(size_t index, uint64_t deadline_ns, bool (*stops)(void))
     struct queue *queue = &queues[index];
     struct item *item = &queue->items[0];
     post_first(index, deadline_ns, stops, &response);
-    const struct verdict verdict =
-        retry_decide(config->destinations[index].kind, &response, item->plain_size, item->attempt,
-                     rng_unit(&rng), clock_realtime_ns());
+    const struct verdict verdict = retry_decide(item->entry.kind, &response, item->entry.plain_size,
+                                                item->attempt, rng_unit(&rng), clock_realtime_ns());
     log_verdict(index, &verdict, &response);
-    learn_size(queue, &verdict, item->plain_size);
+    learn_size(queue, &verdict, item->entry.plain_size);
     queue->not_before_ns = clock_monotonic_ns() + verdict.wait_ns;
     switch (verdict.outcome) {
     case OUTCOME_SENT:
-        end_first(index, STAT_UPLOADS_SENT, "sent");
+        end_first(queue, STAT_UPLOADS_SENT, "sent");
         return true;
     case OUTCOME_UNKNOWN:
-        end_first(index, STAT_UPLOADS_UNKNOWN, "unknown");
+        end_first(queue, STAT_UPLOADS_UNKNOWN, "unknown");
         break;
     case OUTCOME_DROPPED:
-        drop_first(index);
+        end_first(queue, STAT_UPLOADS_DROPPED, "dropped");
         /* It would take none of the others either. */
         while (verdict.refused && queue->count)
-            drop_first(index);
+            end_first(queue, STAT_UPLOADS_DROPPED, "dropped");
         break;
     case OUTCOME_AGAIN:
         item->attempt += response.result != HTTP_GIVEN_UP;
         stats_add(STAT_UPLOADS_REPEATED, response.result != HTTP_GIVEN_UP);
+        if (item->entry.name[0])
+            (void)keep_first(queue);
         break;
     }
     return verdict.wait_ns == 0 && !stops();
+}
+
+/* What waits in the spool is sent where nothing newer waits, one after the other. */
+static void look_into_spool(size_t index, uint64_t now)
+{
+    struct queue *queue = &queues[index];
+    if (!has_spool() || queue->count || now < MAX_OF(queue->spool_look_ns, queue->not_before_ns))
+        return;
+    struct spool_losses losses = {0};
+    struct item item = {.due_ns = now};
+    int found = spool_claim(&config->options.spool, config->destinations[index].kind,
+                            clock_realtime_ns(), &item.entry, &losses);
+    count_losses(&losses);
+    if (found > 0)
+        put_last(queue, &item);
+    else
+        queue->spool_look_ns = now + SPOOL_LOOK_NS;
 }
 
 static uint64_t due(const struct queue *queue)
@@ -293,16 +377,26 @@ static uint64_t due(const struct queue *queue)
     return queue->count ? MAX_OF(queue->items[0].due_ns, queue->not_before_ns) : UINT64_MAX;
 }
 
+/* The time when something is due next. */
+static uint64_t run_queue(size_t index)
+{
+    struct queue *queue = &queues[index];
+    for (;;) {
+        uint64_t now = clock_monotonic_ns();
+        look_into_spool(index, now);
+        if (due(queue) > now || !try_first(index, now + POST_LIMIT_NS, stop))
+            break;
+    }
+    uint64_t look = MAX_OF(queue->spool_look_ns, queue->not_before_ns);
+    return has_spool() && !queue->count ? look : due(queue);
+}
+
 uint64_t sender_run(void)
 {
     uint64_t next = UINT64_MAX;
-    for (size_t i = 0; config && i < config->count; i++) {
-        uint64_t now;
-        while (due(&queues[i]) <= (now = clock_monotonic_ns()))
-            if (!try_first(i, now + POST_LIMIT_NS, stop))
-                break;
-        next = MIN_OF(next, due(&queues[i]));
-    }
+    for (size_t i = 0; config && i < config->count && !config->spools_only; i++)
+        next =
+            MIN_OF(next, config->destinations[i].kind == BACKEND_FILE ? UINT64_MAX : run_queue(i));
     return next;
 }
 
@@ -317,8 +411,8 @@ void sender_finish(uint64_t deadline_ns, bool may_send)
             if (queues[i].count == before)
                 break;
         }
-        for (; queues[i].count; lost++)
-            drop_first(i);
+        while (queues[i].count)
+            lost += !keep_first(&queues[i]);
     }
     if (lost)
         log_error("%u profiles could not be sent before the end, and are lost", lost);

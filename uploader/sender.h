@@ -8,8 +8,10 @@
  *      up another.
  *   3. Each process uploads at a point of its own of the period, so that those that were started
  *      together do not come together.
- *   4. At the end sender_finish tries each profile once more until its deadline; what is left is
- *      counted as dropped.
+ *   4. At the end sender_finish tries each profile once more until its deadline; what is left goes
+ *      to the spool (spool.h), and so does the oldest of a full queue. Without one it is dropped.
+ *   5. What is in the spool, also of others, is sent where a queue is empty and its backend
+ * answers.
  *
  * Each profile's end is one of sent, dropped and unknown; all three are counted (stats.h).
  *

@@ -73,6 +73,12 @@ static void find_destinations(struct upload_config *config, char *const *environ
     } else {
         take_datadog(config, environment);
     }
+    if (!url && !config->count && config->options.spool.folder) {
+        config->destinations[0] = (struct destination){.kind = config->options.spool_kind};
+        config->variable = "LIBAGENT_SPOOL";
+        config->count = 1;
+        config->spools_only = true;
+    }
 }
 
 /* ---- as whom ---- */
@@ -138,6 +144,7 @@ void upload_config_load(struct upload_config *config, const struct upload_option
     config->options = *options;
     config->count = 0;
     config->variable = NULL;
+    config->spools_only = false;
     if (!options->is_off)
         find_destinations(config, environment);
     if (!config->count)
@@ -173,7 +180,10 @@ void upload_config_credentials(const struct upload_config *config, size_t index,
 size_t upload_config_describe(const struct upload_config *config, char *out, size_t size)
 {
     size_t used = 0;
-    for (size_t i = 0; i < config->count; i++) {
+    if (config->spools_only)
+        used = format(out, size, "profiles for %s are left in %s (by LIBAGENT_SPOOL)\n",
+                      backend_name(config->destinations[0].kind), config->options.spool.folder);
+    for (size_t i = 0; i < config->count && !config->spools_only; i++) {
         const struct destination *destination = &config->destinations[i];
         struct credentials credentials;
         char known[128];

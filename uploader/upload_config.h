@@ -18,15 +18,18 @@
 #include "agent/base/compiler.h"
 #include "uploader/credentials.h"
 #include "uploader/shipment.h"
+#include "uploader/spool.h"
 #include "uploader/upload_url.h"
 
 /* The options; texts stay. */
 struct upload_options {
-    const char *url;       /* LIBAGENT_UPLOAD_URL, NULL: none */
-    bool is_off;           /* an option is wrong: nothing is sent, whatever says where */
-    const char *tags;      /* LIBAGENT_TAGS, NULL: none */
-    const char *auth_file; /* LIBAGENT_AUTH_FILE, NULL: none */
-    const char *ca_file;   /* LIBAGENT_CA_FILE, NULL: the system's */
+    const char *url;              /* LIBAGENT_UPLOAD_URL, NULL: none */
+    bool is_off;                  /* an option is wrong: nothing is sent, whatever says where */
+    const char *tags;             /* LIBAGENT_TAGS, NULL: none */
+    const char *auth_file;        /* LIBAGENT_AUTH_FILE, NULL: none */
+    const char *ca_file;          /* LIBAGENT_CA_FILE, NULL: the system's */
+    struct spool spool;           /* LIBAGENT_SPOOL, folder NULL: none */
+    enum backend_kind spool_kind; /* LIBAGENT_DIALECT: of what goes nowhere else */
     uint64_t exit_timeout_ns;
     uint64_t period_ns;
 };
@@ -36,6 +39,7 @@ struct upload_config {
     struct credentials credentials[UPLOAD_DESTINATIONS]; /* of the environment */
     size_t count;
     const char *variable; /* that says where, NULL: nowhere */
+    bool spools_only;     /* the one destination has no address: all goes to the spool */
     struct upload_identity identity;
     struct upload_options options;
 };

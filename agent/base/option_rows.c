@@ -9,6 +9,7 @@ static const char *const unwinder_words[] = {"auto", "cfi", "fp", "libunwind", N
 static const char *const compression_words[] = {"gzip", "zstd", "none", NULL};
 static const char *const start_words[] = {"auto", "manual", NULL};
 static const char *const symbols_words[] = {"names", "off", NULL};
+static const char *const dialect_words[] = {"pyroscope", "parca", "datadog", "post", NULL};
 static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
 
 #define MEMBER(name_)                                                                              \
@@ -216,6 +217,29 @@ const struct option_row option_rows[ROW_COUNT] = {
                           .low = NS_PER_MS,
                           .high = 60 * NS_PER_SEC,
                           .help = "time for the last uploads, at exit"},
+    [ROW_SPOOL] = {.name = OPTION_PREFIX "SPOOL",
+                   .type = TYPE_TEXT_OR_NONE,
+                   .part = PART_UPLOAD,
+                   MEMBER(spool),
+                   .default_text = "none",
+                   .help = "folder where profiles wait that could not be sent, or, without "
+                           "LIBAGENT_UPLOAD_URL, all of them, for libagent-uploader"},
+    [ROW_SPOOL_LIMIT] = {.name = OPTION_PREFIX "SPOOL_LIMIT",
+                         .type = TYPE_SIZE,
+                         .part = PART_UPLOAD,
+                         MEMBER(spool_limit),
+                         .default_text = "256MiB",
+                         .low = 1,
+                         .high = 1ull << 40,
+                         .help = "size of what is in that folder; the oldest go first"},
+    [ROW_DIALECT] = {.name = OPTION_PREFIX "DIALECT",
+                     .type = TYPE_WORD,
+                     .part = PART_UPLOAD,
+                     MEMBER(dialect),
+                     .default_text = "pyroscope",
+                     .words = dialect_words,
+                     .help = "which backend profiles in a spool are for, without "
+                             "LIBAGENT_UPLOAD_URL"},
     [ROW_TAGS] = {.name = OPTION_PREFIX "TAGS",
                   .type = TYPE_TEXT_OR_NONE,
                   .part = PART_UPLOAD,

@@ -32,6 +32,9 @@ enum scheduler_id {
 enum symbols { SYMBOLS_NAMES, SYMBOLS_OFF };
 enum compression { COMPRESSION_GZIP, COMPRESSION_ZSTD, COMPRESSION_NONE };
 
+/* In the order of uploader/upload_url.h's kinds of backends. */
+enum dialect { SPOOL_PYROSCOPE, SPOOL_PARCA, SPOOL_DATADOG, SPOOL_POST };
+
 /* One member a row of the table, in its order; the text values point into a copy made at load,
  * never into the live environment. */
 struct options {
@@ -63,6 +66,9 @@ struct options {
     const char *auth_file;        /* LIBAGENT_AUTH_FILE, NULL: none */
     const char *ca_file;          /* LIBAGENT_CA_FILE, NULL: the system's */
     uint64_t exit_timeout_ns;     /* LIBAGENT_EXIT_TIMEOUT */
+    const char *spool;            /* LIBAGENT_SPOOL: folder, NULL: none */
+    uint64_t spool_limit;         /* LIBAGENT_SPOOL_LIMIT: bytes */
+    enum dialect dialect;         /* LIBAGENT_DIALECT, of a spool alone */
     const char *service;          /* LIBAGENT_SERVICE and its fall-backs, else the program's name */
     bool thread_labels;           /* LIBAGENT_THREAD_LABELS */
     bool manual_start;            /* LIBAGENT_START */

@@ -37,6 +37,7 @@
     X(WINDOWS_FAILED, "windows that could not be written")                                         \
     X(UPLOADS_SENT, "profiles sent")                                                               \
     X(UPLOADS_DROPPED, "profiles not sent: dropped")                                               \
+    X(UPLOADS_SPOOLED, "profiles kept in LIBAGENT_SPOOL")                                          \
     X(UPLOADS_UNKNOWN, "profiles sent, answer unknown")                                            \
     X(UPLOADS_REPEATED, "tries to send a profile that failed and are repeated")                    \
     X(FILES_REMOVED, "old profiles removed: LIBAGENT_OUTPUT_LIMIT")                                \

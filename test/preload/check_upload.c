@@ -297,6 +297,66 @@ START_TEST(test_nobody_there)
 }
 END_TEST
 
+static int files_in(const char *folder, const char *suffix)
+{
+    char command[256];
+    snprintf(command, sizeof(command), "ls -A %s | grep -c '%s$'", folder, suffix);
+    FILE *pipe = popen(command, "r");
+    int count = -1;
+    ck_assert_ptr_nonnull(pipe);
+    ck_assert_int_eq(fscanf(pipe, "%d", &count), 1);
+    pclose(pipe);
+    return count;
+}
+
+/* What could not be sent is kept, and sent by the next process, once. */
+START_TEST(test_spool)
+{
+    struct run first, second;
+    const char *spool = variable("LIBAGENT_SPOOL=%s/spool", receiver.folder);
+    const char *folder = strchr(spool, '=') + 1;
+    recurse(&first, "1300",
+            (const char *[]){"LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:1", spool,
+                             "LIBAGENT_PERIOD=1s", "LIBAGENT_SERVICE=first", "DD_ENV=e", NULL});
+    run_expect_success(&first);
+    size_t made = run_file_count(&first, ".pb.gz");
+    ck_assert_uint_ge(made, 4);
+    ck_assert_int_eq(files_in(folder, ".pyroscope.spool"), (int)made);
+    ck_assert_int_eq(files_in(folder, ""), (int)made);
+    recurse(&second, "2500",
+            (const char *[]){
+                variable("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d", receiver.port), spool,
+                "LIBAGENT_PERIOD=1s", "LIBAGENT_SERVICE=second", NULL});
+    run_expect_quiet_success(&second);
+    receiver_read(&receiver);
+    ck_assert_int_eq(files_in(folder, ""), 0);
+    int arrived = receiver_count_with(&receiver, "pyroscope cpu", "service_name=first") +
+                  receiver_count_with(&receiver, "pyroscope heap", "service_name=first");
+    ck_assert_int_eq(arrived, (int)made);
+    ck_assert_int_eq(receiver_count_with(&receiver, "pyroscope cpu", "env=e"), arrived / 2);
+    run_free(&first);
+    run_free(&second);
+}
+END_TEST
+
+/* With a spool alone nothing is sent, and no thread is libc's; each profile is in it. */
+START_TEST(test_spool_alone)
+{
+    static const char *const kinds[] = {"pyroscope", "parca", "datadog", "post"};
+    struct run run;
+    for (int i = 0; i < 4; i++) {
+        const char *folder = variable("%s/%s", receiver.folder, kinds[i]);
+        recurse(&run, "300",
+                (const char *[]){variable("LIBAGENT_SPOOL=%s", folder),
+                                 variable("LIBAGENT_DIALECT=%s", kinds[i]), "LIBAGENT_OUTPUT",
+                                 NULL});
+        run_expect_quiet_success(&run);
+        ck_assert_int_eq(files_in(folder, ".spool"), strcmp(kinds[i], "datadog") == 0 ? 1 : 2);
+        run_free(&run);
+    }
+}
+END_TEST
+
 START_TEST(test_wrong_url_sends_nothing)
 {
     struct run run;
@@ -355,6 +415,8 @@ Suite *suite(void)
     tcase_add_loop_test(http, test_arrives_after_failures, 0, 4);
     tcase_add_loop_test(http, test_broken_backends, 0, 8);
     tcase_add_test(http, test_nobody_there);
+    tcase_add_test(http, test_spool);
+    tcase_add_test(http, test_spool_alone);
     tcase_add_test(http, test_wrong_url_sends_nothing);
     tcase_add_test(add_case(suite, "unix", start_unix), test_datadog_socket);
     tcase_add_test(add_case(suite, "tls", start_tls), test_tls);

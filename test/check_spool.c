@@ -1,0 +1,247 @@
+/* The spool: what is put comes back whole, oldest first, once; limits; what was torn or left. */
+#include "test/check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "agent/base/clock.h"
+#include "test/temp_folder.h"
+#include "uploader/spool_head.h"
+
+static char base[64], folder[80];
+static struct spool spool;
+static struct spool_losses losses;
+static struct spool_entry got;
+static const uint64_t hour = 3600 * NS_PER_SEC;
+static uint64_t now;
+
+static void setup(void)
+{
+    snprintf(base, sizeof(base), "%s", temp_folder_make());
+    snprintf(folder, sizeof(folder), "%s/spool", base);
+    spool = (struct spool){folder, 1 << 20};
+    losses = (struct spool_losses){0};
+    got = (struct spool_entry){.name = ""};
+    now = clock_realtime_ns();
+}
+
+static void teardown(void)
+{
+    fault_clear();
+    buffer_free(&got.body);
+    temp_folder_remove(base);
+}
+
+static struct spool_entry make_entry(enum backend_kind kind, uint64_t end, size_t size)
+{
+    struct spool_entry entry = {.kind = kind,
+                                .header = {.family = "cpu",
+                                           .service = "a service",
+                                           .start_unix_ns = end - 5,
+                                           .end_unix_ns = end,
+                                           .sequence = 7},
+                                .identity = {.host = "h", .runtime = "r", .pid = 42},
+                                .plain_size = 1000,
+                                .random = {end * 3, UINT64_MAX}};
+    ck_assert(tags_add_list(&entry.identity.tags, "env:a b,x:y", false));
+    for (size_t i = 0; i < size; i++)
+        buffer_append(&entry.body, &(char){(char)(end + i)}, 1);
+    return entry;
+}
+
+static int put(enum backend_kind kind, uint64_t end, size_t size)
+{
+    struct spool_entry entry = make_entry(kind, end, size);
+    int error = spool_put(&spool, &entry, now, &losses);
+    buffer_free(&entry.body);
+    return error;
+}
+
+static int claim(enum backend_kind kind)
+{
+    buffer_free(&got.body);
+    return spool_claim(&spool, kind, now, &got, &losses);
+}
+
+START_TEST(what_is_put_comes_back)
+{
+    struct spool_entry entry = make_entry(BACKEND_PARCA, now, 3000);
+    strcpy(entry.identity.container, "c");
+    ck_assert_int_eq(spool_put(&spool, &entry, now, &losses), 0);
+    struct stat status;
+    ck_assert_int_eq(stat(folder, &status), 0);
+    ck_assert_uint_eq(status.st_mode & 07777, 0700);
+    ck_assert_int_eq(claim(BACKEND_PYROSCOPE), 0);
+    ck_assert_int_eq(claim(BACKEND_PARCA), 1);
+    ck_assert_uint_eq(got.body.size, 3000);
+    ck_assert_mem_eq(got.body.data, entry.body.data, 3000);
+    ck_assert_str_eq(got.header.family, "cpu");
+    ck_assert_str_eq(got.header.service, "a service");
+    ck_assert_uint_eq(got.header.start_unix_ns, now - 5);
+    ck_assert_uint_eq(got.header.end_unix_ns, now);
+    ck_assert_uint_eq(got.header.sequence, 7);
+    ck_assert_str_eq(got.identity.tags.text, "env:a b,x:y");
+    ck_assert_str_eq(got.identity.host, "h");
+    ck_assert_str_eq(got.identity.container, "c");
+    ck_assert_str_eq(got.identity.entity, "");
+    ck_assert_int_eq(got.identity.pid, 42);
+    ck_assert_uint_eq(got.plain_size, 1000);
+    ck_assert_uint_eq(got.random[0], now * 3);
+    ck_assert_uint_eq(got.random[1], UINT64_MAX);
+    /* Nobody else has it meanwhile. */
+    char name[SPOOL_NAME_SIZE];
+    strcpy(name, got.name);
+    ck_assert_int_eq(claim(BACKEND_PARCA), 0);
+    spool_give_back(&spool, name);
+    ck_assert_int_eq(claim(BACKEND_PARCA), 1);
+    spool_end(&spool, got.name);
+    ck_assert_int_eq(count_files(folder), 0);
+    ck_assert_uint_eq(losses.dropped + losses.unknown, 0);
+    buffer_free(&entry.body);
+}
+END_TEST
+
+START_TEST(oldest_first)
+{
+    for (int i = 0; i < 20; i++)
+        ck_assert_int_eq(put(BACKEND_POST, now - (uint64_t)(i * 7 % 20), 10), 0);
+    for (uint64_t i = 20; i-- > 0;) {
+        ck_assert_int_eq(claim(BACKEND_POST), 1);
+        ck_assert_uint_eq(got.header.end_unix_ns, now - i);
+    }
+    ck_assert_int_eq(claim(BACKEND_POST), 0);
+}
+END_TEST
+
+START_TEST(limits)
+{
+    spool.limit = 5000;
+    for (uint64_t i = 0; i < 10; i++)
+        ck_assert_int_eq(put(BACKEND_POST, now + i, 1000), 0);
+    ck_assert_uint_eq(losses.dropped + (unsigned)count_files(folder), 10);
+    ck_assert_int_ge(count_files(folder), 3);
+    ck_assert_int_eq(claim(BACKEND_POST), 1);
+    ck_assert_uint_eq(got.header.end_unix_ns, now + losses.dropped);
+    ck_assert_int_eq(put(BACKEND_POST, now, 6000), -EFBIG);
+    /* Age: each kind its own. */
+    losses.dropped = 0;
+    spool.limit = 1 << 20;
+    ck_assert_int_eq(put(BACKEND_PYROSCOPE, now - hour, 10), 0);
+    ck_assert_int_eq(put(BACKEND_PARCA, now - hour, 10), 0);
+    ck_assert_int_eq(put(BACKEND_DATADOG, now - 25 * hour, 10), 0);
+    ck_assert_int_eq(claim(BACKEND_PYROSCOPE), 0);
+    ck_assert_int_eq(claim(BACKEND_DATADOG), 0);
+    ck_assert_uint_eq(losses.dropped, 2);
+    ck_assert_int_eq(claim(BACKEND_PARCA), 1);
+}
+END_TEST
+
+/* Of a process that was killed while it sent. */
+START_TEST(left_claims_are_unknown)
+{
+    ck_assert_int_eq(put(BACKEND_PARCA, now - 2 * hour, 10), 0);
+    ck_assert_int_eq(claim(BACKEND_PARCA), 1);
+    /* It was claimed just now, however old it is. */
+    ck_assert_int_eq(claim(BACKEND_PARCA), 0);
+    ck_assert_uint_eq(losses.unknown, 0);
+    ck_assert_int_eq(count_files(folder), 1);
+    now += 2 * hour;
+    ck_assert_int_eq(claim(BACKEND_PARCA), 0);
+    ck_assert_uint_eq(losses.unknown, 1);
+    ck_assert_int_eq(count_files(folder), 0);
+}
+END_TEST
+
+/* Each byte of a file changed, or the file cut there: it is set aside, not sent. */
+START_TEST(torn_files_are_not_sent)
+{
+    ck_assert_int_eq(put(BACKEND_PARCA, now, 50), 0);
+    char *name = list_folder(folder);
+    size_t size;
+    char path[256];
+    snprintf(path, sizeof(path), "%s", in_folder(folder, name));
+    char *whole = read_file(path, &size);
+    for (size_t i = 0; i < 2 * size; i++) {
+        char *bytes = malloc(size);
+        ck_assert_ptr_nonnull(bytes);
+        memcpy(bytes, whole, size);
+        if (i < size)
+            bytes[i] ^= 1;
+        write_file(path, bytes, i < size ? size : i - size);
+        ck_assert_int_eq(claim(BACKEND_PARCA), 0);
+        free(bytes);
+    }
+    ck_assert_uint_eq(losses.dropped, 2 * size);
+    char *left = list_folder(folder);
+    ck_assert_ptr_nonnull(strstr(left, ".parca.torn"));
+    write_file(path, whole, size);
+    ck_assert_int_eq(claim(BACKEND_PARCA), 1);
+    free(left);
+    free(whole);
+    free(name);
+}
+END_TEST
+
+START_TEST(failures)
+{
+    static const int calls[] = {SYS_openat, SYS_write, SYS_fchmod, SYS_renameat2, SYS_getdents64};
+    ck_assert_int_eq(put(BACKEND_PARCA, now, 10), 0);
+    ck_assert_int_eq(claim(BACKEND_PARCA), 1);
+    spool_end(&spool, got.name);
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        int descriptors = count_descriptors();
+        fault_set(calls[i], 0, 100, -EIO);
+        if (calls[i] == SYS_renameat2) /* a hard link is tried then */
+            ck_assert_int_eq(put(BACKEND_PARCA, now, 10), 0);
+        else
+            ck_assert_int_eq(put(BACKEND_PARCA, now, 10), -EIO);
+        ck_assert_int_gt(fault_clear(), 0);
+        ck_assert_int_eq(count_descriptors(), descriptors);
+        ck_assert_int_eq(count_files(folder), calls[i] == SYS_renameat2);
+        if (claim(BACKEND_PARCA) == 1)
+            spool_end(&spool, got.name);
+    }
+    spool.folder = "/dev/null";
+    ck_assert_int_eq(put(BACKEND_PARCA, now, 10), -ENOTDIR);
+    ck_assert_int_eq(claim(BACKEND_PARCA), -ENOTDIR);
+    spool.folder = in_folder(base, "none");
+    ck_assert_int_eq(claim(BACKEND_PARCA), 0);
+}
+END_TEST
+
+START_TEST(shared_folder)
+{
+    struct stat status;
+    ck_assert_int_eq(mkdir(folder, 0700), 0);
+    ck_assert_int_eq(put(BACKEND_PARCA, now, 10), 0);
+    ck_assert_int_eq(chmod(folder, 02770), 0);
+    ck_assert_int_eq(put(BACKEND_POST, now, 10), 0);
+    char *names = list_folder(folder);
+    for (char *name = strtok(names, " "); name; name = strtok(NULL, " ")) {
+        ck_assert_int_eq(stat(in_folder(folder, name), &status), 0);
+        ck_assert_uint_eq(status.st_mode & 07777, strstr(name, "post") ? 0660 : 0600);
+    }
+    free(names);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("spool");
+    TCase *all = tcase_create("all");
+    tcase_add_checked_fixture(all, setup, teardown);
+    tcase_add_test(all, what_is_put_comes_back);
+    tcase_add_test(all, oldest_first);
+    tcase_add_test(all, limits);
+    tcase_add_test(all, left_claims_are_unknown);
+    tcase_add_test(all, torn_files_are_not_sent);
+    tcase_add_test(all, failures);
+    tcase_add_test(all, shared_folder);
+    suite_add_tcase(suite, all);
+    return suite;
+}

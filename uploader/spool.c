@@ -1,0 +1,296 @@
+#include "uploader/spool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/format.h"
+#include "agent/base/sys.h"
+#include "uploader/folder_file.h"
+#include "uploader/spool_head.h"
+
+#define STALE_NS (3600 * NS_PER_SEC)
+
+enum {
+    FOLDER_MODE = 0700,
+    FILE_MODE = 0600,
+    SHARED_FILE_MODE = 0660,
+    SET_GROUP_ID = 02000,
+    STEM_SIZE = 64,
+    FILE_MAX = 64 << 20, /* a profile beyond is none of ours */
+};
+
+static const char ready[] = ".spool", sending[] = ".sending", torn[] = ".torn", fresh[] = ".new";
+
+static int open_folder(const struct spool *spool)
+{
+    int flags = O_PATH | O_DIRECTORY;
+    int fd = folder_open_file(AT_FDCWD, spool->folder, flags, 0);
+    if (fd != -ENOENT)
+        return fd;
+    long made = sys_call3(SYS_mkdirat, AT_FDCWD, spool->folder, FOLDER_MODE);
+    return made < 0 && made != -EEXIST ? (int)made
+                                       : folder_open_file(AT_FDCWD, spool->folder, flags, 0);
+}
+
+static bool ends_with(const char *name, const char *suffix)
+{
+    size_t length = strlen(name), size = strlen(suffix);
+    return length > size && length < SPOOL_NAME_SIZE && strcmp(name + length - size, suffix) == 0;
+}
+
+static void change_suffix(char out[SPOOL_NAME_SIZE], const char *name, const char *suffix)
+{
+    const char *dot = name;
+    for (const char *p = name + 1; *p; p++)
+        if (*p == '.')
+            dot = p;
+    format(out, SPOOL_NAME_SIZE, "%.*s%s", (int)(dot - name), name, suffix);
+}
+
+/* The kind is in the name so that a look at the folder tells it. */
+static void make_name(char out[SPOOL_NAME_SIZE], const struct spool_entry *entry)
+{
+    format(out, SPOOL_NAME_SIZE, "%020lu.%016lx.%s.spool", entry->header.end_unix_ns,
+           entry->random[0], backend_name(entry->kind));
+}
+
+static bool is_of_kind(const char *name, enum backend_kind kind)
+{
+    char suffix[32];
+    format(suffix, sizeof(suffix), ".%s.spool", backend_name(kind));
+    return ends_with(name, suffix);
+}
+
+/* ---- limits ---- */
+
+struct survey {
+    int folder;
+    uint64_t now_unix_ns;
+    uint64_t total; /* bytes */
+    char oldest[SPOOL_NAME_SIZE];
+    struct spool_losses *losses;
+};
+
+static uint64_t time_of_name(const char *name)
+{
+    uint64_t time = 0;
+    for (; *name >= '0' && *name <= '9'; name++)
+        time = time * 10 + (uint64_t)(*name - '0');
+    return time;
+}
+
+/* A claimed one by when it was claimed, the others by when their window ended. */
+static bool is_expired(const char *name, const struct file_status *status, uint64_t now_unix_ns)
+{
+    bool is_at_work = ends_with(name, sending) || ends_with(name, fresh);
+    uint64_t since = is_at_work ? (uint64_t)status->mtime_ns : time_of_name(name);
+    uint64_t age = now_unix_ns - MIN_OF(now_unix_ns, since);
+    if (is_at_work)
+        return age > STALE_NS;
+    if (is_of_kind(name, BACKEND_PYROSCOPE))
+        return age > SPOOL_AGE_PYROSCOPE_NS;
+    return age > SPOOL_AGE_LIMIT_NS;
+}
+
+static void look_at(const char *name, void *data)
+{
+    struct survey *survey = data;
+    struct file_status status;
+    if ((!ends_with(name, ready) && !ends_with(name, sending) && !ends_with(name, torn) &&
+         !ends_with(name, fresh)) ||
+        folder_stat(survey->folder, name, &status) < 0 || !status.is_regular)
+        return;
+    if (is_expired(name, &status, survey->now_unix_ns)) {
+        if (folder_unlink(survey->folder, name) == 0) {
+            survey->losses->unknown += ends_with(name, sending);
+            survey->losses->dropped += ends_with(name, ready);
+        }
+        return;
+    }
+    survey->total += status.size;
+    bool may_go = ends_with(name, ready) || ends_with(name, torn);
+    if (may_go && (!survey->oldest[0] || strcmp(name, survey->oldest) < 0))
+        format(survey->oldest, sizeof(survey->oldest), "%s", name);
+}
+
+/* The oldest go until there is room; each look at the folder removes one, as mostly one is enough.
+ */
+static int make_room(const struct spool *spool, int folder, size_t size, uint64_t now_unix_ns,
+                     struct spool_losses *losses)
+{
+    if (size > spool->limit)
+        return -EFBIG;
+    for (;;) {
+        struct survey survey = {.folder = folder, .now_unix_ns = now_unix_ns, .losses = losses};
+        int error = folder_each_name(folder, look_at, &survey);
+        if (error || survey.total + size <= spool->limit)
+            return error;
+        if (!survey.oldest[0])
+            return -EDQUOT;
+        error = folder_unlink(folder, survey.oldest);
+        if (error && error != -ENOENT)
+            return error;
+        losses->dropped += !error && ends_with(survey.oldest, ready);
+    }
+}
+
+/* ---- put ---- */
+
+static int write_both(int fd, const char *head, size_t head_size, const struct buffer *body)
+{
+    long done = sys_write(fd, head, head_size);
+    if (done == (long)head_size)
+        done = sys_write(fd, body->data, body->size);
+    else if (done >= 0)
+        return -EIO;
+    if (done < 0)
+        return (int)done;
+    return (size_t)done == body->size ? 0 : -ENOSPC;
+}
+
+static int write_file(int folder, const struct spool_entry *entry, const char *head, size_t size)
+{
+    char name[SPOOL_NAME_SIZE], hidden[SPOOL_NAME_SIZE + 8];
+    struct file_status status;
+    int error = folder_stat(folder, "", &status);
+    if (error)
+        return error;
+    unsigned mode = status.permissions & SET_GROUP_ID ? SHARED_FILE_MODE : FILE_MODE;
+    make_name(name, entry);
+    format(hidden, sizeof(hidden), ".%.*s%s", (int)(strlen(name) - strlen(ready)), name, fresh);
+    int fd = folder_open_file(folder, hidden, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+    if (fd < 0)
+        return fd;
+    error = (int)sys_call2(SYS_fchmod, fd, mode);
+    if (!error)
+        error = write_both(fd, head, size, &entry->body);
+    int close_error = folder_close_file(fd);
+    if (!error)
+        error = close_error;
+    if (!error)
+        error = folder_rename_new(folder, hidden, name);
+    if (error)
+        folder_unlink(folder, hidden);
+    return error;
+}
+
+int spool_put(const struct spool *spool, const struct spool_entry *entry, uint64_t now_unix_ns,
+              struct spool_losses *losses)
+{
+    char head[SPOOL_HEAD_SIZE];
+    size_t size = spool_head_make(entry, head);
+    int folder = open_folder(spool);
+    if (folder < 0)
+        return folder;
+    int error = make_room(spool, folder, size + entry->body.size, now_unix_ns, losses);
+    if (!error)
+        error = write_file(folder, entry, head, size);
+    sys_close(folder);
+    return error;
+}
+
+/* ---- claim ---- */
+
+struct search {
+    struct survey survey;
+    enum backend_kind kind;
+    char oldest[SPOOL_NAME_SIZE];
+};
+
+static void search_in(const char *name, void *data)
+{
+    struct search *search = data;
+    look_at(name, &search->survey);
+    if (is_of_kind(name, search->kind) && (!search->oldest[0] || strcmp(name, search->oldest) < 0))
+        format(search->oldest, sizeof(search->oldest), "%s", name);
+}
+
+/* The profile moves to the begin of the buffer. */
+static int read_entry(int folder, const char *name, struct spool_entry *entry)
+{
+    struct file_status status;
+    int error = folder_stat(folder, name, &status);
+    if (error || status.size > FILE_MAX)
+        return error ? error : -EFBIG;
+    int fd = folder_open_file(folder, name, O_RDONLY | O_NOFOLLOW, 0);
+    if (fd < 0)
+        return fd;
+    char *room = buffer_room(&entry->body, status.size + 1);
+    long got = room ? sys_read(fd, room, status.size) : -ENOMEM;
+    sys_close(fd);
+    if (got < 0)
+        return (int)got;
+    size_t head = spool_head_parse(room, (size_t)got, entry);
+    if (!head)
+        return -EBADMSG;
+    entry->body.size = (size_t)got - head;
+    memmove(room, room + head, entry->body.size);
+    return 0;
+}
+
+static int claim_in(int folder, enum backend_kind kind, uint64_t now_unix_ns,
+                    struct spool_entry *entry, struct spool_losses *losses)
+{
+    for (;;) {
+        struct search search = {
+            .survey = {.folder = folder, .now_unix_ns = now_unix_ns, .losses = losses},
+            .kind = kind};
+        int error = folder_each_name(folder, search_in, &search);
+        if (error || !search.oldest[0])
+            return error;
+        *entry = (struct spool_entry){.kind = kind};
+        change_suffix(entry->name, search.oldest, sending);
+        /* Its age as a claimed one begins now; before the rename, or it would be stale at once. */
+        folder_touch(folder, search.oldest);
+        error = folder_rename(folder, search.oldest, entry->name);
+        if (error == -ENOENT)
+            continue; /* another was faster, or it has expired */
+        if (!error)
+            error = read_entry(folder, entry->name, entry);
+        if (!error)
+            return 1;
+        buffer_free(&entry->body);
+        if (error != -EBADMSG && error != -EFBIG)
+            return error;
+        char bad[SPOOL_NAME_SIZE];
+        change_suffix(bad, entry->name, torn);
+        error = folder_rename(folder, entry->name, bad);
+        losses->dropped++;
+        if (error)
+            return error;
+    }
+}
+
+int spool_claim(const struct spool *spool, enum backend_kind kind, uint64_t now_unix_ns,
+                struct spool_entry *entry, struct spool_losses *losses)
+{
+    int folder = folder_open_file(AT_FDCWD, spool->folder, O_PATH | O_DIRECTORY, 0);
+    if (folder < 0)
+        return folder == -ENOENT ? 0 : folder;
+    int result = claim_in(folder, kind, now_unix_ns, entry, losses);
+    sys_close(folder);
+    return result;
+}
+
+void spool_end(const struct spool *spool, const char *name)
+{
+    int folder = folder_open_file(AT_FDCWD, spool->folder, O_PATH | O_DIRECTORY, 0);
+    if (folder < 0)
+        return;
+    folder_unlink(folder, name);
+    sys_close(folder);
+}
+
+void spool_give_back(const struct spool *spool, const char *name)
+{
+    char again[SPOOL_NAME_SIZE];
+    int folder = folder_open_file(AT_FDCWD, spool->folder, O_PATH | O_DIRECTORY, 0);
+    if (folder < 0)
+        return;
+    change_suffix(again, name, ready);
+    /* What cannot be renamed is as if its owner had been killed. */
+    (void)!folder_rename(folder, name, again);
+    sys_close(folder);
+}

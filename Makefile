@@ -1,5 +1,6 @@
-# Targets: all (libagent.so), deps, demo, test, test-unwind, test-unwind-deps, check, check-preload,
-# storm, waits, storm-unwind, fuzz, coverage, lint, bench, bench-deps, test-aarch64, map, install, clean.
+# Targets: all (libagent.so), uploader (libagent-uploader), deps, demo, test, test-unwind,
+# test-unwind-deps, check, check-preload, storm, waits, storm-unwind, fuzz, coverage, lint, bench,
+# bench-deps, test-aarch64, map, install, clean.
 # Variables: CC=gcc|clang, SAN=address,undefined|thread (suites only), SUITES="check_x ..." or WHAT="pair1 ..." (run only
 # these suites, or parts of bench), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR,
 # ARCH=aarch64 (by Debian's cross compiler; programs and suites run in qemu's user mode).
@@ -76,7 +77,7 @@ ifndef V
 endif
 say = printf '  %-5s %s\n' $(1) $@
 
-.PHONY: all deps demo test test-unwind test-unwind-deps check check-preload storm waits coverage lint bench \
+.PHONY: all uploader deps demo test test-unwind test-unwind-deps check check-preload storm waits coverage lint bench \
     bench-deps map deps-aarch64 test-aarch64 install clean objects
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -128,6 +129,18 @@ $(ARCHIVE)/unpack.o: Makefile
 	$(call third_party,liblzma.a,lzma_raw_buffer_decode,malloc=third_party_malloc \
 	    calloc=third_party_calloc free=third_party_free)
 
+# The sender outside: the uploader's own objects and a main; with libc and libmicrohttpd.
+SIDECAR_OBJECTS := $(patsubst %.c,$(PRODUCT)/%.o, \
+    $(wildcard agent/base/*.c uploader/*.c uploader/sidecar/*.c))
+
+uploader: $(PRODUCT)/libagent-uploader
+	cmp -s $< libagent-uploader || cp $< libagent-uploader
+
+$(PRODUCT)/libagent-uploader: $(SIDECAR_OBJECTS) $(ARCHIVE)/compress.o Makefile
+	$(call say,LINK)
+	$(CC) -Wl,--gc-sections -Wl,--as-needed -o $@ $(SIDECAR_OBJECTS) $(ARCHIVE)/compress.o \
+	    -lmicrohttpd -ldl
+
 # The export map is a committed file; lint holds it against the list.
 map:
 	sh test/lint/make_map.sh shim/exports.list > preload.map
@@ -138,7 +151,7 @@ install: all
 	install -m 644 agent/libagent.h $(DESTDIR)$(PREFIX)/include/libagent.h
 
 clean:
-	rm -rf build libagent.so
+	rm -rf build libagent.so libagent-uploader
 
 # ---- Module suites: test/check_NAME.c, each with all of agent/ and uploader/ -------------------
 
@@ -260,8 +273,9 @@ flags_of = $$(sed -n 's,^/\* $(1): \(.*\) \*/$$,\1,p' $<)
 build_program = mkdir -p $(@D); $(call say,PROG); \
     $(1) -g -D_GNU_SOURCE -I. -MMD -MP -MF $@.d -MT $@ $(PROGRAM_WARNINGS) $(call flags_of,CFLAGS) -o $@ $< $(call flags_of,LIBS)
 
-check-preload: all $(if $(SUITES),$(addprefix $(PRELOAD)/,$(SUITES)),$(PRELOAD_SUITES)) $(PROGRAMS)
-	LIBAGENT_SO=$(CURDIR)/$(LIBRARY) PROGRAMS=$(CURDIR)/$(PRELOAD) $(RUN_SUITES) \
+check-preload: all $(if $(ARCH),,uploader) $(if $(SUITES),$(addprefix $(PRELOAD)/,$(SUITES)),$(PRELOAD_SUITES)) $(PROGRAMS)
+	LIBAGENT_SO=$(CURDIR)/$(LIBRARY) LIBAGENT_UPLOADER=$(CURDIR)/libagent-uploader \
+	    PROGRAMS=$(CURDIR)/$(PRELOAD) $(RUN_SUITES) \
 	    $(filter $(PRELOAD)/check_%,$^)
 
 # check_storm for longer, alone, and with what it measures on the screen.

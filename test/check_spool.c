@@ -167,7 +167,7 @@ START_TEST(torn_files_are_not_sent)
     snprintf(path, sizeof(path), "%s", in_folder(folder, name));
     char *whole = read_file(path, &size);
     for (size_t i = 0; i < 2 * size; i++) {
-        char *bytes = malloc(size);
+        char *bytes = malloc(size + 1);
         ck_assert_ptr_nonnull(bytes);
         memcpy(bytes, whole, size);
         if (i < size)

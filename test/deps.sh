@@ -7,7 +7,7 @@ set -eu
 
 # Compilers and the archives that are linked in
 build="gcc g++ libc6-dev binutils make clang
-    zlib1g-dev libzstd-dev libiberty-dev liblzma-dev"
+    zlib1g-dev libzstd-dev libiberty-dev liblzma-dev libmicrohttpd-dev"
 # The suites: Check, an independent reader of profiles, the reference unwinder, libcurl and a reader of
 # requests, another linker, other allocators
 suites="check libsubunit-dev protobuf-compiler protobuf-c-compiler libprotobuf-c-dev libunwind-dev lld
@@ -16,8 +16,8 @@ suites="check libsubunit-dev protobuf-compiler protobuf-c-compiler libprotobuf-c
 # Programs that are profiled, and the table of top functions
 demo="redis-server redis-tools python3"
 # Programs that suites run
-programs="nodejs sqlite3 nginx openssl git perl bash bubblewrap sudo iputils-ping"
-lint="clang-format clang-tidy cppcheck"
+programs="nodejs sqlite3 nginx postgresql openssl git perl bash bubblewrap sudo iputils-ping curl"
+lint="clang-format clang-tidy cppcheck yamllint"
 # make coverage
 coverage="gcovr"
 # The profilers that libagent is compared with (Debian's jemalloc has its profiler built in), and

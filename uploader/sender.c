@@ -37,14 +37,16 @@ struct item {
 
 struct queue {
     struct item items[SENDER_QUEUE_LENGTH]; /* the oldest first */
-    unsigned count;
     size_t bytes;
-    uint64_t not_before_ns; /* the destination waits */
     size_t max_bytes;       /* of what comes next; read by other threads */
-    unsigned sent_since;    /* max_bytes changed */
+    uint64_t not_before_ns; /* the destination waits */
     uint64_t spool_look_ns; /* when the spool is looked at next */
-    bool in_failure;        /* the row of failures that has been logged */
-    bool refused;           /* it takes nothing; what comes before not_before_ns is dropped */
+    uint64_t given_back;    /* random[0] of the profile that went back to the spool last */
+    unsigned given_back_attempt;
+    unsigned count;
+    unsigned sent_since; /* max_bytes changed */
+    bool in_failure;     /* the row of failures that has been logged */
+    bool refused;        /* it takes nothing; what comes before not_before_ns is dropped */
 };
 
 static const struct upload_config *config;
@@ -348,8 +350,11 @@ static bool try_first(size_t index, uint64_t deadline_ns, bool (*stops)(void))
     case OUTCOME_AGAIN:
         item->attempt += response.result != HTTP_GIVEN_UP;
         stats_add(STAT_UPLOADS_REPEATED, response.result != HTTP_GIVEN_UP);
-        if (item->entry.name[0])
+        if (item->entry.name[0]) {
+            queue->given_back = item->entry.random[0];
+            queue->given_back_attempt = item->attempt;
             (void)keep_first(queue);
+        }
         break;
     }
     return verdict.wait_ns == 0 && !stops();
@@ -366,6 +371,8 @@ static void look_into_spool(size_t index, uint64_t now)
     int found = spool_claim(&config->options.spool, config->destinations[index].kind,
                             clock_realtime_ns(), &item.entry, &losses);
     count_losses(&losses);
+    if (found > 0 && item.entry.random[0] == queue->given_back)
+        item.attempt = queue->given_back_attempt;
     if (found > 0)
         put_last(queue, &item);
     else
@@ -389,6 +396,12 @@ static uint64_t run_queue(size_t index)
     }
     uint64_t look = MAX_OF(queue->spool_look_ns, queue->not_before_ns);
     return has_spool() && !queue->count ? look : due(queue);
+}
+
+void sender_look_into_spool(void)
+{
+    for (size_t i = 0; i < UPLOAD_DESTINATIONS; i++)
+        queues[i].spool_look_ns = 0;
 }
 
 uint64_t sender_run(void)

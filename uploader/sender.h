@@ -49,6 +49,8 @@ unsigned sender_pending(void);
 /* Posts what is due. The CLOCK_MONOTONIC time when something is due next, UINT64_MAX: nothing is
  * queued. */
 uint64_t sender_run(void);
+/* Something new may be in the spool: the next sender_run looks. */
+void sender_look_into_spool(void);
 /* The end, at the deadline or somewhat later; `may_send` false: this thread may not call libcurl.
  */
 void sender_finish(uint64_t deadline_ns, bool may_send);

@@ -26,7 +26,7 @@
 
 enum { SPOOL_NAME_SIZE = 80 };
 
-#define SPOOL_AGE_LIMIT_NS (24 * 3600 * NS_PER_SEC)
+#define SPOOL_AGE_LIMIT_NS (24 * (3600 * NS_PER_SEC))
 /* Pyroscope refuses what is older; some minutes are left for the way. */
 #define SPOOL_AGE_PYROSCOPE_NS (3300 * NS_PER_SEC)
 

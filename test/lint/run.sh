@@ -71,6 +71,7 @@ lint "clang without a warning" without_warning clang
 lint "clang-tidy" tidy
 lint "cppcheck" cppcheck_product
 lint "sources" python3 test/lint/sources.py
+lint "YAML" yamllint -d relaxed uploader/sidecar
 lint "format" formatted
 lint "preload.map" map_is_made_of_list
 lint "libagent.so" python3 test/lint/binary.py libagent.so

@@ -1,0 +1,266 @@
+/* libagent-uploader: it sends what programs leave in a spool, in the form of each backend, and ends
+ * when it is told; and a pod acted out by namespaces: the program without network and libcurl, the
+ * sender beside it with a root that cannot be written, each another user. */
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "test/check.h"
+#include "test/preload/receiver.h"
+#include "test/preload/run_program.h"
+
+enum { VARIABLES = 16, VARIABLE_SIZE = 1024, TRIES = 3000, TRY_NS = 10000000 };
+
+static struct receiver receiver;
+static char spool[TEMP_PATH_SIZE + 16];
+
+static const char *text(const char *pattern, ...)
+{
+    static char texts[VARIABLES][VARIABLE_SIZE];
+    static unsigned next;
+    char *out = texts[next++ % VARIABLES];
+    va_list list;
+    va_start(list, pattern);
+    vsnprintf(out, VARIABLE_SIZE, pattern, list);
+    va_end(list);
+    return out;
+}
+
+static const char *uploader_path(void)
+{
+    const char *path = getenv("LIBAGENT_UPLOADER");
+    ck_assert_ptr_nonnull(path);
+    return path;
+}
+
+static const char *upload_urls(void)
+{
+    int port = receiver.port;
+    return text("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d,parca+http://127.0.0.1:%d,"
+                "datadog+http://127.0.0.1:%d,http://127.0.0.1:%d/plain",
+                port, port, port, port);
+}
+
+static void leave_profiles(const char *dialect)
+{
+    struct run run;
+    run_program(&run, &(struct run_request){
+                          .program = "recursion",
+                          .arguments = (const char *[]){"malloc", "300", "main", NULL},
+                          .environment = (const char *[]){text("LIBAGENT_SPOOL=%s", spool),
+                                                          text("LIBAGENT_DIALECT=%s", dialect),
+                                                          "LIBAGENT_OUTPUT", "DD_ENV=pod",
+                                                          "LIBAGENT_SERVICE=app", NULL},
+                          .seconds = 60});
+    run_expect_quiet_success(&run);
+    run_free(&run);
+}
+
+/* Reads the receiver's log until so many lines begin with the words. */
+static void wait_for(const char *words, int count)
+{
+    for (int i = 0;; i++) {
+        receiver_read(&receiver);
+        int seen = receiver_count(&receiver, words);
+        if (seen >= count)
+            return;
+        ck_assert_msg(i < TRIES, "%d of %d %s:\n%s", seen, count, words, receiver.log);
+        nanosleep(&(struct timespec){0, TRY_NS}, NULL);
+    }
+}
+
+static int count_spooled(void)
+{
+    int count = -1;
+    FILE *pipe = popen(text("ls -A %s | wc -l", spool), "r");
+    ck_assert_ptr_nonnull(pipe);
+    ck_assert_int_eq(fscanf(pipe, "%d", &count), 1);
+    pclose(pipe);
+    return count;
+}
+
+static void start_uploader(struct run *run, const char *port)
+{
+    run_start(run, &(struct run_request){
+                       .program = uploader_path(),
+                       .arguments = (const char *[]){port, NULL},
+                       .environment = (const char *[]){text("LIBAGENT_SPOOL=%s", spool),
+                                                       upload_urls(), "LIBAGENT_OUTPUT", NULL},
+                       .without_agent = true,
+                       .seconds = 90});
+}
+
+START_TEST(test_sends_each_dialect)
+{
+    static const char *const dialects[] = {"pyroscope", "parca", "datadog", "post"};
+    struct run run;
+    leave_profiles("pyroscope");
+    /* Before it is there, and while. */
+    start_uploader(&run, NULL);
+    for (int i = 1; i < 4; i++)
+        leave_profiles(dialects[i]);
+    wait_for("pyroscope cpu", 1);
+    wait_for("pyroscope heap", 1);
+    wait_for("parca heap", 1);
+    wait_for("datadog all", 1);
+    wait_for("post heap", 1);
+    ck_assert_int_eq(receiver_count_with(&receiver, "pyroscope cpu", "service_name=app "), 1);
+    ck_assert_int_eq(receiver_count_with(&receiver, "parca cpu", "env=pod"), 1);
+    run_stop(&run, SIGTERM);
+    run_expect_quiet_success(&run);
+    run_free(&run);
+    receiver_read(&receiver);
+    ck_assert_int_eq(receiver_count(&receiver, "pyroscope cpu"), 1);
+    ck_assert_int_eq(count_spooled(), 0);
+}
+END_TEST
+
+/* What is there when it is told to end is sent yet. */
+START_TEST(test_sends_at_the_end)
+{
+    struct run run;
+    leave_profiles("parca");
+    start_uploader(&run, NULL);
+    wait_for("parca heap", 1);
+    leave_profiles("pyroscope");
+    leave_profiles("datadog");
+    run_stop(&run, SIGTERM);
+    run_expect_quiet_success(&run);
+    receiver_read(&receiver);
+    ck_assert_int_eq(receiver_count(&receiver, "pyroscope cpu"), 1);
+    ck_assert_int_eq(receiver_count(&receiver, "datadog all"), 1);
+    ck_assert_int_eq(count_spooled(), 0);
+    run_free(&run);
+}
+END_TEST
+
+START_TEST(test_wants_to_know_where)
+{
+    struct run run;
+    run_program(&run,
+                &(struct run_request){.program = uploader_path(),
+                                      .environment = (const char *[]){"LIBAGENT_OUTPUT", NULL},
+                                      .without_agent = true});
+    ck_assert_int_eq(WEXITSTATUS(run.status), 2);
+    ck_assert_ptr_nonnull(strstr(run.err, "LIBAGENT_SPOOL and LIBAGENT_UPLOAD_URL"));
+    run_free(&run);
+}
+END_TEST
+
+/* A port that was free a moment ago; the next try takes another. */
+static bool scrape(const char *port, char *out, size_t size)
+{
+    FILE *pipe = popen(text("curl -sf http://127.0.0.1:%s/metrics", port), "r");
+    ck_assert_ptr_nonnull(pipe);
+    size_t length = fread(out, 1, size - 1, pipe);
+    out[length] = 0;
+    return pclose(pipe) == 0;
+}
+
+START_TEST(test_metrics)
+{
+    struct run run;
+    char metrics[4096] = "";
+    const char *port = text("%d", 20000 + (int)getpid() % 10000);
+    leave_profiles("pyroscope");
+    start_uploader(&run, port);
+    wait_for("pyroscope cpu", 1);
+    wait_for("pyroscope heap", 1);
+    for (int i = 0; !strstr(metrics, "libagent_uploader_sent_total 2\n"); i++) {
+        ck_assert_msg(i < 100, "%s", metrics);
+        (void)scrape(port, metrics, sizeof(metrics));
+        nanosleep(&(struct timespec){0, TRY_NS}, NULL);
+    }
+    ck_assert_ptr_nonnull(strstr(metrics, "# TYPE libagent_uploader_dropped_total counter\n"));
+    run_stop(&run, SIGTERM);
+    run_expect_quiet_success(&run);
+    run_free(&run);
+}
+END_TEST
+
+/* ---- the pod ---- */
+
+enum { POD_GROUP = 42000, APP_USER = 42001, SENDER_USER = 42002 };
+
+static void start_in_pod(struct run *run, const char *namespaces, const char *script,
+                         const char *const *environment)
+{
+    run_start(run, &(struct run_request){
+                       .program = "/usr/bin/unshare",
+                       .arguments = (const char *[]){namespaces, "sh", "-ec", script, NULL},
+                       .environment = environment,
+                       .without_agent = true,
+                       .seconds = 90});
+}
+
+START_TEST(test_pod)
+{
+    struct run app, sender;
+    if (geteuid() != 0)
+        return; /* namespaces of mounts are root's */
+    ck_assert_int_eq(chown(receiver.folder, APP_USER, POD_GROUP), 0);
+    ck_assert_int_eq(chmod(receiver.folder, 0711), 0);
+    ck_assert_int_eq(mkdir(spool, 0770), 0);
+    ck_assert_int_eq(chown(spool, 0, POD_GROUP), 0);
+    ck_assert_int_eq(chmod(spool, 02770), 0);
+    /* The app's root has no libcurl, no network, and is another user's. */
+    start_in_pod(
+        &app, "-mn",
+        text("for f in /usr/lib/*/libcurl*.so.*; do mount --bind /dev/null $f; done; "
+             "exec setpriv --reuid=%d --regid=%d --clear-groups env LD_PRELOAD=%s %s malloc "
+             "300 main",
+             APP_USER, POD_GROUP, run_agent_path(), run_program_path("recursion")),
+        (const char *[]){text("LIBAGENT_SPOOL=%s", spool), "LIBAGENT_DIALECT=pyroscope",
+                         "LIBAGENT_OUTPUT", "POD_NAME=p-1", "LIBAGENT_SERVICE=app",
+                         "LIBAGENT_PROCESSES=prog_*", NULL});
+    run_wait(&app);
+    run_expect_quiet_success(&app);
+    ck_assert_int_eq(count_spooled(), 2);
+    /* The sender's root cannot be written but for the spool. */
+    start_in_pod(
+        &sender, "-m",
+        text("mount --bind %s %s; mount -o remount,ro,bind /; "
+             "exec setpriv --reuid=%d --regid=%d --clear-groups --no-new-privs %s",
+             spool, spool, SENDER_USER, POD_GROUP, uploader_path()),
+        (const char *[]){text("LIBAGENT_SPOOL=%s", spool), "LIBAGENT_OUTPUT", upload_urls(), NULL});
+    wait_for("pyroscope cpu", 1);
+    wait_for("pyroscope heap", 1);
+    ck_assert_int_eq(receiver_count_with(&receiver, "pyroscope", "pod_name=p-1"), 2);
+    run_stop(&sender, SIGTERM);
+    run_expect_quiet_success(&sender);
+    ck_assert_int_eq(count_spooled(), 0);
+    run_free(&app);
+    run_free(&sender);
+}
+END_TEST
+
+static void start(void)
+{
+    receiver_start(&receiver, RECEIVER_HTTP);
+    snprintf(spool, sizeof(spool), "%s/spool", receiver.folder);
+}
+
+static void stop(void)
+{
+    receiver_stop(&receiver);
+}
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("sidecar");
+    TCase *all = tcase_create("all");
+    tcase_set_timeout(all, 120);
+    tcase_add_checked_fixture(all, start, stop);
+    tcase_add_test(all, test_sends_each_dialect);
+    tcase_add_test(all, test_sends_at_the_end);
+    tcase_add_test(all, test_wants_to_know_where);
+    tcase_add_test(all, test_metrics);
+    tcase_add_test(all, test_pod);
+    suite_add_tcase(suite, all);
+    return suite;
+}

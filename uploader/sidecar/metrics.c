@@ -1,0 +1,66 @@
+#include "uploader/sidecar/metrics.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <string.h>
+
+#include "agent/base/format.h"
+#include "agent/base/stats.h"
+
+enum { CONNECTIONS = 16, CONNECTION_SECONDS = 10 };
+
+static size_t make_metrics(char *out, size_t size)
+{
+    static const struct {
+        enum stat_id stat;
+        const char *name, *help;
+    } metrics[] = {
+        {STAT_UPLOADS_SENT, "sent", "Profiles that a backend has taken."},
+        {STAT_UPLOADS_DROPPED, "dropped", "Profiles that no backend takes, or over a limit."},
+        {STAT_UPLOADS_UNKNOWN, "unknown", "Profiles of which nobody knows whether they arrived."},
+        {STAT_UPLOADS_REPEATED, "repeated", "Tries that failed and are repeated."},
+    };
+    size_t used = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(metrics); i++)
+        used += format(out + used, size - used,
+                       "# HELP libagent_uploader_%s_total %s\n"
+                       "# TYPE libagent_uploader_%s_total counter\n"
+                       "libagent_uploader_%s_total %lu\n",
+                       metrics[i].name, metrics[i].help, metrics[i].name, metrics[i].name,
+                       stats_get(metrics[i].stat));
+    return used;
+}
+
+static enum MHD_Result answer(void *context, struct MHD_Connection *connection, const char *url,
+                              const char *method, const char *version, const char *upload,
+                              size_t *upload_size, void **request)
+{
+    (void)context, (void)version, (void)upload, (void)upload_size, (void)request;
+    char text[2048] = "ok\n";
+    size_t size = strlen(text);
+    unsigned status = MHD_HTTP_OK;
+    if (strcmp(method, "GET") != 0)
+        status = MHD_HTTP_METHOD_NOT_ALLOWED;
+    else if (strcmp(url, "/metrics") == 0)
+        size = make_metrics(text, sizeof(text));
+    else if (strcmp(url, "/healthz") != 0)
+        status = MHD_HTTP_NOT_FOUND;
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_COPY);
+    if (!response)
+        return MHD_NO;
+    MHD_add_response_header(response, "Content-Type", "text/plain; version=0.0.4");
+    enum MHD_Result result = MHD_queue_response(connection, status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+int metrics_start(uint16_t port)
+{
+    /* Its thread inherits the blocked signals of the caller. */
+    struct MHD_Daemon *daemon = MHD_start_daemon(
+        MHD_USE_INTERNAL_POLLING_THREAD, port, NULL, NULL, answer, NULL,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)CONNECTION_SECONDS, MHD_OPTION_END);
+    return daemon ? 0 : -EADDRINUSE;
+}

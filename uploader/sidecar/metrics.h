@@ -1,0 +1,16 @@
+/* metrics.h: /healthz and /metrics (Prometheus' text format) of libagent-uploader; the only user of
+ * libmicrohttpd.
+ *
+ * Owns: the server and its thread, until the process ends. Context: the main thread. Locks: none.
+ */
+#ifndef LIBAGENT_METRICS_H
+#define LIBAGENT_METRICS_H
+
+#include <stdint.h>
+
+#include "agent/base/compiler.h"
+
+/* 0, or a negative errno. */
+int metrics_start(uint16_t port) MUST_USE;
+
+#endif

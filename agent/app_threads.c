@@ -1,12 +1,16 @@
 #include "agent/app_threads.h"
 
 #include "agent/agent.h"
+#include "agent/agent_thread.h"
 #include "agent/base/clock.h"
+#include "agent/flush.h"
 #include "agent/life.h"
 #include "agent/sched/cpu_sample.h"
 #include "agent/sched/wall.h"
 #include "agent/thread/moment.h"
 #include "agent/thread/own_thread.h"
+#include "agent/ways_out.h"
+#include "uploader/uploader.h"
 
 void app_thread_begins(struct thread_slot *slot)
 {
@@ -71,6 +75,29 @@ static void account_last(struct thread_slot *slot)
     thread_guard_leave(slot);
 }
 
+/* No other thread of the app is known. */
+static bool is_last_thread(const struct thread_slot *own)
+{
+    for (uint32_t i = 0; i < thread_slot_count(); i++) {
+        const struct thread_slot *slot = thread_slot_at(i);
+        if (slot != own && load_acquire(&slot->state) == SLOT_USED && load_relaxed(&slot->tid) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* libc calls exit in the last thread that it knows. In one of ours that would write the app's
+ * buffers to nowhere, as ours have no descriptor of the app's: ours go first. */
+static void end_before_last(void)
+{
+    thread_tls.inside = 1;
+    if (flush_is_due_at_end() || !uploader_is_done())
+        (void)!agent_thread_flush(ways_out_exit_deadline_ns());
+    agent_thread_pause(clock_monotonic_ns() + NS_PER_SEC);
+    agent_thread_go_on();
+    thread_tls.inside = 0;
+}
+
 void app_thread_leaving(void)
 {
     if (!life_enter()) {
@@ -78,14 +105,26 @@ void app_thread_leaving(void)
         return;
     }
     struct thread_slot *slot = thread_current();
+    bool is_last =
+        own_thread_is_known_to_libc() && slot && thread_owns(slot) && is_last_thread(slot);
     thread_tls.inside = 1;
     if (!slot || thread_owns(slot)) {
         if (slot && life_scheduler)
             account_last(slot);
-        thread_leave();
+        if (!is_last)
+            thread_leave();
     }
     thread_tls.inside = 0;
     life_leave();
+    if (is_last) {
+        end_before_last();
+        if (life_enter()) {
+            thread_leave();
+            life_leave();
+        } else {
+            thread_tls.left = 1;
+        }
+    }
 }
 
 void agent_thread_named(uintptr_t thread, const char *name)

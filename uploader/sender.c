@@ -66,16 +66,6 @@ static void start_process(void)
                            (1 - rng_unit(&rng)));
 }
 
-void sender_start(const struct upload_config *upload, enum compression post_compression,
-                  bool (*has_to_stop)(void))
-{
-    config = upload;
-    compression = post_compression;
-    stop = has_to_stop;
-    if (config->count)
-        start_process();
-}
-
 void sender_reset_in_child(void)
 {
     http_client_reset_in_child();
@@ -171,6 +161,20 @@ static void end_first(struct queue *queue, enum stat_id end, const char *word)
 {
     struct item item = take_first(queue);
     end_item(&item, end, word);
+}
+
+void sender_start(const struct upload_config *upload, enum compression post_compression,
+                  bool (*has_to_stop)(void))
+{
+    config = upload;
+    compression = post_compression;
+    stop = has_to_stop;
+    /* Of an earlier start, whose destinations these may not be. */
+    for (size_t i = 0; i < UPLOAD_DESTINATIONS; i++)
+        while (queues[i].count)
+            end_first(&queues[i], STAT_UPLOADS_DROPPED, "dropped");
+    if (config->count)
+        start_process();
 }
 
 static void count_losses(const struct spool_losses *losses)

@@ -58,6 +58,7 @@ enum { KEPT_BYTES = 65536, KEPT_MAX = 255 };
 
 static char *const *keep(char *const *environment, const char *const *prefixes)
 {
+    /* cppcheck-suppress unassignedVariable; memcpy fills it */
     static char kept_texts[KEPT_BYTES];
     static char *kept[KEPT_MAX + 1];
     size_t used = 0, count = 0;

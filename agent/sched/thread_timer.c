@@ -171,7 +171,10 @@ void thread_timer_repeat(struct thread_slot *slot)
 void thread_timer_follow(struct thread_slot *slot, const void *ucontext)
 {
     /* Not libc's, which has no data of ours; a late signal. */
-    if (load_relaxed(&slot->thread) != SLOT_OF_OURS || thread_current() != slot)
+    if (load_relaxed(&slot->thread) != SLOT_OF_OURS)
+        return;
+    const struct thread_slot *own = thread_current();
+    if (!own || own != slot)
         return;
     restarts_at_sample(slot, ucontext);
     uint64_t interval = restarts_interval_ns(slot, load_relaxed(&interval_ns));

@@ -325,8 +325,8 @@ static int start_once(void)
     return error;
 }
 
-/* The agent may start again, with the library open and its places made; and it may start in a thread
- * of its own, which cannot call the loader. */
+/* The agent may start again, with the library open and its places made; and it may start in a
+ * thread of its own, which cannot call the loader. */
 static int libunwind_start(void)
 {
     static bool was_tried;

@@ -301,11 +301,12 @@ START_TEST(a_directed_signal_where_it_is_allowed)
     sample(61);
     ck_assert_int_eq(sent, 2);
     moved(1100, 4);
-    /* No answer: as without. */
-    moved(1200, 5);
-    moved(1300, 6);
+    /* No answer for eight ticks: as without. */
+    for (uint64_t tick = 1; tick <= 9; tick++)
+        moved(1100 + 100 * tick / 5, 4 + tick);
+    ck_assert_int_eq(sent, 3);
     sys_override = NULL;
-    flush(1300, 6, false);
+    flush(1300, 13, false);
     check_row(60, RECORD_BLOCKED, 900, 1);
     check_row(61, RECORD_BLOCKED, 200, 1);
     check_row(61, RECORD_BLOCKED | RECORD_APPROXIMATE, 200, 1);

@@ -21,6 +21,7 @@
 
 /* What a directed signal came to. */
 enum answer { ANSWER_NONE, ANSWER_AWAITED, ANSWER_GIVEN };
+enum { ANSWER_TICKS = 8 }; /* an answer is awaited for so many ticks */
 
 struct account {
     uint32_t claimed;
@@ -33,6 +34,7 @@ struct account {
     uint32_t kept;       /* the number of the stack that it stands at, 0: none */
     uint32_t sampled;    /* that of its last CPU sample; where wall_keeps */
     uint32_t answer;
+    uint32_t awaited; /* ticks since the signal that it answers */
 } __attribute__((aligned(CACHE_LINE)));
 
 /* Nobody holds an account for longer than it takes to walk a stack, unless it loses its processor
@@ -198,6 +200,9 @@ static void look_without(struct thread_slot *slot, struct account *account,
     uint32_t state = RECORD_BLOCKED | RECORD_APPROXIMATE;
     if (sends_signals) {
         uint32_t answer = load_acquire(&account->answer);
+        if (answer == ANSWER_AWAITED && ++account->awaited < ANSWER_TICKS)
+            return; /* it has no processor yet */
+        account->awaited = 0;
         store_relaxed(&account->answer, answer == ANSWER_NONE ? ANSWER_AWAITED : ANSWER_NONE);
         if (answer == ANSWER_NONE && send_signal(slot, account->tid))
             return; /* the next tick has the stack, and all of the time */

@@ -12,7 +12,6 @@
 enum {
     STOP_CHECK_MS = 100,
     CONNECT_LIMIT_MS = 10000,
-    PATH_SIZE = 4096,
 };
 
 enum client_state { CLIENT_UNOPENED, CLIENT_OPEN, CLIENT_ABSENT };
@@ -47,11 +46,6 @@ static void *open_library(void)
     void *handle = NULL;
     for (size_t i = 0; i < ARRAY_SIZE(names) && !handle; i++)
         handle = next.dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; i < ARRAY_SIZE(names) && !handle && config.folder; i++) {
-        char path[PATH_SIZE];
-        format(path, sizeof(path), "%s/%s", config.folder, names[i]);
-        handle = next.dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    }
     return handle;
 }
 

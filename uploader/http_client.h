@@ -21,7 +21,6 @@
 
 struct http_client_config {
     const char *ca_file; /* NULL: libcurl's own */
-    const char *folder;  /* where a libcurl may lie that the system lacks, NULL: nowhere */
     /* Registered with atexit behind libcurl's and its TLS library's own handlers, so that it runs
      * before them; NULL: nothing. */
     void (*before_exit)(void);

@@ -336,7 +336,7 @@ BENCH_PROGRAMS := $(addprefix $(BENCH)/,bench_calls bench_latency bench_memory b
 # Everything that is compiled, for lint.
 objects: $(PRODUCT)/libagent.so $(SUITE_PROGRAMS) $(PRELOAD_SUITES) $(PROGRAMS) \
     $(patsubst $(TEST)/%,$(TEST)/test/fuzz/%.o,$(FUZZ_TARGETS)) \
-    $(UNWIND)/unwind_differential $(UNWIND_PROGRAMS) $(BENCH_PROGRAMS) $(BENCH)/bench_unwind $(BENCH)/bench_heap $(BENCH)/floor_shim.so $(BENCH)/in_place.so
+    $(UNWIND)/unwind_differential $(UNWIND_PROGRAMS) $(BENCH_PROGRAMS) $(BENCH)/bench_unwind $(BENCH)/bench_heap $(BENCH)/bench_names $(BENCH)/floor_shim.so $(BENCH)/in_place.so
 
 # ---- Everything else is a script ---------------------------------------------------------------
 
@@ -375,6 +375,14 @@ UNWIND_PARTS := $(patsubst %.c,$(PRODUCT)/%.o,$(filter-out shim/%,$(SOURCES))) $
     $(THIRD_PARTY) Makefile
 
 $(BENCH)/bench_unwind $(BENCH)/bench_heap: $(BENCH)/%: test/bench/%.c $(UNWIND_PARTS)
+	mkdir -p $(@D); $(call say,LINK)
+	$(CC) $(COMMON) -o $@ $(filter %.c %.o %.a,$^) $(CHECK_LIBS)
+
+.PHONY: bench-names
+bench-names: $(BENCH)/bench_names
+	$<
+
+$(BENCH)/bench_names: test/bench/bench_names.c $(UNWIND_PARTS)
 	mkdir -p $(@D); $(call say,LINK)
 	$(CC) $(COMMON) -o $@ $(filter %.c %.o %.a,$^) $(CHECK_LIBS)
 

@@ -6,8 +6,10 @@
  * name is `object+0xoffset`. Files are read by pread, never mapped (a file cut meanwhile must
  * not fault), and only when their build id is still that of the loaded object.
  *
- * Owns: nothing that lasts. Context: TICK, INIT (exit). Locks: LOCK_MODULES for resolving, short.
- * Memory: buffers of its own (mmap), freed before it returns. */
+ * What was found is kept for later windows (name_cache.h).
+ *
+ * Owns: nothing else that lasts. Context: TICK, INIT (exit). Locks: LOCK_MODULES for resolving,
+ * short. Memory: buffers of its own (mmap), freed before it returns. */
 #ifndef LIBAGENT_EXPORT_H
 #define LIBAGENT_EXPORT_H
 

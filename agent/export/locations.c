@@ -10,6 +10,7 @@
 #include "agent/base/sys.h"
 #include "agent/export/demangle.h"
 #include "agent/export/jit_names.h"
+#include "agent/export/name_cache.h"
 #include "agent/export/pprof_fields.h"
 #include "agent/export/symbols.h"
 #include "agent/record/time_recorder.h"
@@ -160,7 +161,6 @@ struct naming {
     uint64_t *addresses;
     struct symbol_name *names;
     struct buffer texts;
-    char *readable; /* DEMANGLE_OUTPUT_MAX + 1 bytes: not on the stack, it may be small */
 };
 
 static int set_function(struct naming *naming, uint32_t index, const char *name, size_t length,
@@ -183,15 +183,6 @@ static int set_function(struct naming *naming, uint32_t index, const char *name,
     return 0;
 }
 
-static int name_by_symbol(struct naming *naming, uint32_t index, struct symbol_name symbol)
-{
-    char *readable = naming->readable;
-    const char *name = (const char *)naming->texts.data + symbol.offset;
-    size_t length = demangle(&naming->demangler, name, readable);
-    return length ? set_function(naming, index, readable, length, name, symbol.length)
-                  : set_function(naming, index, name, symbol.length, name, symbol.length);
-}
-
 static int name_by_address(struct naming *naming, uint32_t index)
 {
     enum { NAME_SIZE = 256 + 20 }; /* the longest file name, "+0x" and 16 digits */
@@ -209,44 +200,83 @@ static int name_by_address(struct naming *naming, uint32_t index)
     return set_function(naming, index, name, length, name, length);
 }
 
+static uint64_t address_of(const struct naming *naming, uint32_t number)
+{
+    return location_at(naming->table, naming->order[number])->address;
+}
+
+/* Has the names of all addresses of the object in the cache, as far as they have some. */
+static int find_symbols(struct naming *naming, const struct place *place, uint32_t first,
+                        uint32_t end)
+{
+    struct known_name known;
+    size_t count = 0;
+    for (uint32_t i = first; i < end; i++)
+        if (!name_cache_get(place->object, address_of(naming, i), &known))
+            naming->addresses[count++] = address_of(naming, i);
+    naming->texts.size = 0;
+    int error = symbols_find(place->object, place->bias, naming->addresses, count, naming->names,
+                             &naming->texts);
+    if (error && error != -ENOMEM)
+        log_debug("no names from %s: error %d", place->object->path, -error);
+    if (error)
+        return error == -ENOMEM ? error : 0;
+    return name_cache_add(place->object, naming->names, count, &naming->texts, &naming->demangler);
+}
+
+static int name_object(struct naming *naming, const struct place *place, uint32_t first,
+                       uint32_t end)
+{
+    int error = find_symbols(naming, place, first, end);
+    struct known_name last = {.system = NULL};
+    for (uint32_t i = first; !error && i < end; i++) {
+        uint32_t index = naming->order[i];
+        struct known_name known;
+        if (!name_cache_get(place->object, address_of(naming, i), &known) || !known.system)
+            error = name_by_address(naming, index);
+        else if (known.system == last.system)
+            location_at(naming->table, index)->function =
+                location_at(naming->table, naming->order[i - 1])->function;
+        else
+            error = set_function(naming, index, known.readable ? known.readable : known.system,
+                                 known.readable ? known.readable_length : known.system_length,
+                                 known.system, known.system_length);
+        last = known;
+    }
+    return error;
+}
+
+static int name_made_code(struct naming *naming, uint32_t first, uint32_t end)
+{
+    uint32_t count = end - first;
+    memset(naming->names, 0, count * sizeof(naming->names[0]));
+    for (uint32_t i = 0; i < count; i++)
+        naming->addresses[i] = address_of(naming, first + i);
+    naming->texts.size = 0;
+    int error = jit_names_find(naming->addresses, count, naming->names, &naming->texts);
+    for (uint32_t i = 0; !error && i < count; i++) {
+        struct symbol_name symbol = naming->names[i];
+        const char *name = (const char *)naming->texts.data + symbol.offset;
+        error = symbol.length ? set_function(naming, naming->order[first + i], name, symbol.length,
+                                             name, symbol.length)
+                              : name_by_address(naming, naming->order[first + i]);
+    }
+    return error;
+}
+
 /* Names the locations order[first], ..., order[end - 1], all of one place. */
 static int name_place(struct naming *naming, uint32_t first, uint32_t end)
 {
     const struct place *place =
         place_at(naming->table, location_at(naming->table, naming->order[first])->place);
-    uint32_t count = end - first;
-    memset(naming->names, 0, count * sizeof(naming->names[0]));
-    naming->texts.size = 0;
-    for (uint32_t i = 0; i < count; i++)
-        naming->addresses[i] = location_at(naming->table, naming->order[first + i])->address;
-    if (place->object) {
-        int error = symbols_find(place->object, place->bias, naming->addresses, count,
-                                 naming->names, &naming->texts);
-        if (error == -ENOMEM)
-            return error;
-        if (error)
-            log_debug("no names from %s: error %d", place->object->path, -error);
-    } else if (!place->is_pseudo) {
-        int error = jit_names_find(naming->addresses, count, naming->names, &naming->texts);
-        if (error)
-            return error;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t index = naming->order[first + i];
-        struct symbol_name symbol = naming->names[i];
-        int error = 0;
-        if (symbol.length == 0)
-            error = name_by_address(naming, index);
-        else if (i > 0 && naming->names[i - 1].length &&
-                 naming->names[i - 1].offset == symbol.offset)
-            location_at(naming->table, index)->function =
-                location_at(naming->table, naming->order[first + i - 1])->function;
-        else
-            error = name_by_symbol(naming, index, symbol);
-        if (error)
-            return error;
-    }
-    return 0;
+    if (place->object)
+        return name_object(naming, place, first, end);
+    if (!place->is_pseudo)
+        return name_made_code(naming, first, end);
+    int error = 0;
+    for (uint32_t i = first; !error && i < end; i++)
+        error = name_by_address(naming, naming->order[i]);
+    return error;
 }
 
 /* Names only what the agent itself puts into stacks. */
@@ -282,8 +312,7 @@ int locations_name(struct location_table *table, struct string_table *strings)
     uint32_t count = location_count(table);
     if (count == 0)
         return 0;
-    size_t size = count * (sizeof(uint64_t) + sizeof(struct symbol_name) + sizeof(uint32_t)) +
-                  DEMANGLE_OUTPUT_MAX + 1;
+    size_t size = count * (sizeof(uint64_t) + sizeof(struct symbol_name) + sizeof(uint32_t));
     uint8_t *arrays = sys_map(size);
     if (!arrays)
         return -ENOMEM;
@@ -291,7 +320,7 @@ int locations_name(struct location_table *table, struct string_table *strings)
     naming.addresses = (uint64_t *)(void *)arrays;
     naming.names = (struct symbol_name *)(void *)(naming.addresses + count);
     naming.order = (uint32_t *)(void *)(naming.names + count);
-    naming.readable = (char *)(naming.order + count);
+    name_cache_begin();
     demangle_start(&naming.demangler);
     int error = options.symbols == SYMBOLS_OFF ? name_pseudo_frames(&naming) : name_all(&naming);
     demangle_stop(&naming.demangler);

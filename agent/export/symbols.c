@@ -269,6 +269,9 @@ int symbols_find(const struct object *object, uintptr_t bias, const uint64_t *ad
         error = name_plt(&files, addresses, count, names, texts);
     if (!error && files.has_own && object->in_place && bias != SYMBOLS_NOT_LOADED)
         error = name_chosen(&files, object, bias, addresses, count, names, texts);
+    for (size_t i = 0; i < count; i++)
+        if (names[i].length == 0) /* a gap may have an entry of a linkage table beside it */
+            names[i] = (struct symbol_name){.low = addresses[i], .high = addresses[i] + 1};
     if (error)
         memset(names, 0, count * sizeof(names[0]));
     close_files(&files);

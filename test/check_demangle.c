@@ -21,7 +21,7 @@ static char out[DEMANGLE_TEXT_MAX + 1];
 
 static void setup(void)
 {
-    demangle_start(&demangler);
+    demangle_start(&demangler, DEMANGLE_TEXT_MAX);
     ck_assert_ptr_nonnull(demangler.memory);
 }
 
@@ -129,8 +129,9 @@ static void check_against_cxxfilt(char *line)
     size_t length = demangle(&demangler, line, out);
     if (length == 0) {
         ck_assert_str_eq(readable, line);
-    } else if (length == DEMANGLE_TEXT_MAX && strcmp(out + length - 3, "...") == 0) {
-        ck_assert_int_eq(strncmp(out, readable, length - 3), 0);
+    } else if (strlen(readable) > DEMANGLE_TEXT_MAX) { /* name_limit.h */
+        ck_assert_uint_le(length, DEMANGLE_TEXT_MAX);
+        ck_assert_ptr_nonnull(strstr(out, "..."));
     } else {
         ck_assert_str_eq(out, readable);
     }
@@ -181,7 +182,7 @@ START_TEST(the_longest_input)
 }
 END_TEST
 
-START_TEST(long_output_is_cut_with_dots)
+START_TEST(of_long_output_dots_stand_for_what_is_in_brackets)
 {
     char name[DEMANGLE_CXX_INPUT_MAX];
     for (int count = 190; count < 215; count++) {
@@ -193,8 +194,7 @@ START_TEST(long_output_is_cut_with_dots)
             ck_assert_uint_eq(length, whole);
             ck_assert_str_eq(out + length - 4, "int)");
         } else {
-            ck_assert_uint_eq(length, DEMANGLE_TEXT_MAX);
-            ck_assert_str_eq(out + length - 3, "...");
+            ck_assert_str_eq(out, "f(...)");
         }
     }
 }
@@ -358,13 +358,13 @@ START_TEST(without_memory_names_stay)
 {
     struct demangler none;
     fault_set(SYS_mmap, 0, 1, -ENOMEM);
-    demangle_start(&none);
+    demangle_start(&none, DEMANGLE_TEXT_MAX);
     ck_assert_int_eq(fault_clear(), 1);
     ck_assert_ptr_null(none.memory);
     ck_assert_uint_eq(demangle(&none, "_Z3fooi", out), 0);
     demangle_stop(&none);
     fault_set(SYS_mprotect, 0, 1, -ENOMEM);
-    demangle_start(&none);
+    demangle_start(&none, DEMANGLE_TEXT_MAX);
     ck_assert_int_eq(fault_clear(), 1);
     ck_assert_ptr_null(none.memory);
 }
@@ -436,7 +436,7 @@ Suite *suite(void)
     tcase_add_loop_test(names, known_names, 0, ARRAY_SIZE(known));
     tcase_add_test(names, names_of_real_libraries);
     tcase_add_test(names, the_longest_input);
-    tcase_add_test(names, long_output_is_cut_with_dots);
+    tcase_add_test(names, of_long_output_dots_stand_for_what_is_in_brackets);
     tcase_add_test(names, output_is_not_cut_through_a_character);
     tcase_add_test(names, hostile_names_end_soon);
     tcase_add_test(names, damaged_names);

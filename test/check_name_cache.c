@@ -22,7 +22,7 @@ static struct buffer texts;
 
 static void setup(void)
 {
-    demangle_start(&demangler);
+    demangle_start(&demangler, DEMANGLE_TEXT_MAX);
 }
 
 static void teardown(void)

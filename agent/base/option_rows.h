@@ -79,6 +79,7 @@ enum row_index {
     ROW_TERM_FLUSH,
     ROW_SYMBOLS,
     ROW_DEBUG_PATH,
+    ROW_NAME_LIMIT,
     ROW_HELP,
     ROW_COUNT
 };

@@ -78,6 +78,7 @@ struct options {
     bool term_flush;              /* LIBAGENT_TERM_FLUSH */
     enum symbols symbols;         /* LIBAGENT_SYMBOLS */
     const char *debug_path;       /* LIBAGENT_DEBUG_PATH: folders, separated by colons */
+    uint32_t name_limit;          /* LIBAGENT_NAME_LIMIT: bytes, 64 to 1024 */
     bool help;                    /* LIBAGENT_HELP */
 };
 

@@ -8,6 +8,7 @@
 #include "agent/base/scratch_stack.h"
 #include "agent/base/sys.h"
 #include "agent/export/demangle_heap.h"
+#include "agent/export/name_limit.h"
 
 /* One mapping: guard, stack, copy of the name, heap.
  *
@@ -49,8 +50,10 @@ static void end_job(void)
     scratch_stack_leave(job_mark);
 }
 
-void demangle_start(struct demangler *demangler)
+void demangle_start(struct demangler *demangler, size_t limit)
 {
+    bool is_good = limit >= NAME_LIMIT_MIN && limit <= DEMANGLE_TEXT_MAX;
+    demangler->limit = is_good ? limit : DEMANGLE_TEXT_MAX;
     demangler->memory = sys_map(MEMORY_SIZE);
     if (demangler->memory && sys_call3(SYS_mprotect, demangler->memory, GUARD_SIZE, PROT_NONE) != 0)
         demangle_stop(demangler);
@@ -191,23 +194,6 @@ static const char *run(const struct demangler *demangler, char *(*function)(cons
     return job.result;
 }
 
-static size_t copy_cut(char *out, const char *text)
-{
-    static const char dots[] = "...";
-    size_t length = strlen(text);
-    if (length > DEMANGLE_TEXT_MAX) {
-        length = DEMANGLE_TEXT_MAX - (sizeof(dots) - 1);
-        while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80)
-            length--; /* not through a character of UTF-8 */
-        /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): the dots end it */
-        memcpy(out, text, length);
-        memcpy(out + length, dots, sizeof(dots));
-        return length + sizeof(dots) - 1;
-    }
-    memcpy(out, text, length + 1);
-    return length;
-}
-
 /* Cuts "@plt" (symbols.c puts it behind names of linkage entries) from the copy. Its length, or 0.
  */
 static size_t cut_plt(char *copy, size_t *length)
@@ -239,7 +225,7 @@ size_t demangle(const struct demangler *demangler, const char *name, char *out)
         text = run(demangler, cplus_demangle_v3, copy);
     if (!text)
         return 0;
-    size_t written = copy_cut(out, text);
+    size_t written = name_limit_copy(out, text, demangler->limit);
     memcpy(out + written, name + strlen(name) - suffix, suffix + 1);
     return written + suffix;
 }

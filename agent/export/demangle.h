@@ -17,7 +17,7 @@
 #include "agent/base/compiler.h"
 
 enum {
-    DEMANGLE_TEXT_MAX = 1024, /* longer ones end in "..." there */
+    DEMANGLE_TEXT_MAX = 1024,                                     /* the greatest limit */
     DEMANGLE_OUTPUT_MAX = DEMANGLE_TEXT_MAX + sizeof("@plt") - 1, /* which stays behind them */
     DEMANGLE_CXX_INPUT_MAX = 1024,  /* libiberty's own limit (DEMANGLE_RECURSION_LIMIT / 2) */
     DEMANGLE_RUST_INPUT_MAX = 4096, /* v0 spells out all generics; libiberty has no limit */
@@ -25,10 +25,12 @@ enum {
 
 struct demangler {
     uint8_t *memory; /* NULL: names stay as they are */
+    size_t limit;    /* of the bytes of a readable name: name_limit.h */
 };
 
-/* Without memory for it, demangle finds nothing. */
-void demangle_start(struct demangler *demangler);
+/* `limit`: NAME_LIMIT_MIN (name_limit.h) to DEMANGLE_TEXT_MAX, which any other stands for. Without
+ * memory for it, demangle finds nothing. */
+void demangle_start(struct demangler *demangler, size_t limit);
 void demangle_stop(struct demangler *demangler);
 /* The readable form of `name` (ends with 0) in `out` (DEMANGLE_OUTPUT_MAX + 1 bytes, ends with
  * 0); its length, or 0 when the name is no mangled one, or not readable within the limits. Of a

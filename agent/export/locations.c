@@ -321,7 +321,7 @@ int locations_name(struct location_table *table, struct string_table *strings)
     naming.names = (struct symbol_name *)(void *)(naming.addresses + count);
     naming.order = (uint32_t *)(void *)(naming.names + count);
     name_cache_begin();
-    demangle_start(&naming.demangler);
+    demangle_start(&naming.demangler, options.name_limit);
     int error = options.symbols == SYMBOLS_OFF ? name_pseudo_frames(&naming) : name_all(&naming);
     demangle_stop(&naming.demangler);
     buffer_free(&naming.texts);

@@ -88,7 +88,7 @@ int main(void)
         return 2;
     options.debug_path = "/usr/lib/debug";
     make_objects(folder);
-    demangle_start(&demangler);
+    demangle_start(&demangler, DEMANGLE_TEXT_MAX);
     double first = window(0), later = window(0), more = window(10);
     demangle_stop(&demangler);
     double mib = (double)name_cache_size() / (1 << 20);

@@ -1,6 +1,6 @@
 # Targets: all (libagent.so), uploader (libagent-uploader), deps, demo, test, test-unwind,
-# test-unwind-deps, check, check-preload, storm, waits, storm-unwind, fuzz, coverage, lint, bench,
-# bench-deps, test-aarch64, map, install, clean.
+# test-unwind-deps, test-names, test-names-deps, check, check-preload, storm, waits, storm-unwind,
+# fuzz, coverage, lint, bench, bench-names, bench-deps, test-aarch64, map, install, clean.
 # Variables: CC=gcc|clang, SAN=address,undefined|thread (suites only), SUITES="check_x ..." or WHAT="pair1 ..." (run only
 # these suites, or parts of bench), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR,
 # ARCH=aarch64 (by Debian's cross compiler; programs and suites run in qemu's user mode).
@@ -330,6 +330,23 @@ test-unwind: $(UNWIND)/unwind_differential $(UNWIND_PROGRAMS) $(PROGRAMS)
 
 test-unwind-deps:
 	sh test/deps.sh unwind
+
+# ---- Names beside those of llvm-symbolizer and pprof: test/names -------------------------------
+# make test-names-deps installs what it uses.
+
+.PHONY: test-names test-names-deps
+test-names: all build/$(VARIANT)/names/names_of
+	PYTHONDONTWRITEBYTECODE=1 python3 test/names/corpus.py build/$(VARIANT)/names/names_of build/names
+	PYTHONDONTWRITEBYTECODE=1 python3 test/names/pprof.py $(LIBRARY) build/names
+
+test-names-deps:
+	sh test/deps.sh names
+	GOBIN=$(CURDIR)/build/names GOFLAGS=-modcacherw go install \
+	    github.com/google/pprof@v0.0.0-20240727154555-813a5fbdbec8
+
+build/$(VARIANT)/names/names_of: $(TEST)/test/names/names_of.o $(TEST)/helpers.a $(TEST)/agent.a
+	mkdir -p $(@D); $(call say,LINK)
+	$(CC) $(SANITIZE) -o $@ $(LINKED) $(CHECK_LIBS)
 
 BENCH_PROGRAMS := $(addprefix $(BENCH)/,bench_calls bench_latency bench_memory bench_samples bench_single)
 

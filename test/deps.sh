@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs the Debian packages that build, demo and tests use and that are missing; says nothing
 # when none is. Without root or sudo it says what to install and fails. `deps.sh bench` installs
-# what only make bench uses, `deps.sh aarch64` and `deps.sh unwind` what make test-aarch64 and make
-# test-unwind do.
+# what only make bench uses, `deps.sh aarch64`, `deps.sh unwind` and `deps.sh names` what make
+# test-aarch64, make test-unwind and make test-names do.
 set -eu
 
 # Compilers and the archives that are linked in
@@ -27,6 +27,10 @@ bench="libgoogle-perftools4 libjemalloc2 heaptrack redis-server redis-tools sqli
 # make test-unwind: programs that are stepped through or sampled
 unwind="ripgrep redis-server redis-tools postgresql"
 
+# make test-names: what names are compared with, and compilers of the corpus (go and rustc of others
+# will do); make test-names-deps gets google/pprof itself
+names="llvm binutils lld clang g++ golang-go rustc"
+
 # The cross compiler, the emulator, and the libraries that suites and programs take (dpkg then knows
 # arm64 as a second architecture)
 aarch64="make gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user protobuf-c-compiler python3
@@ -37,6 +41,7 @@ case ${1:-} in
 bench) wanted=$bench ;;
 aarch64) wanted=$aarch64 ;;
 unwind) wanted=$unwind ;;
+names) wanted=$names ;;
 *) wanted="$build $suites $demo $programs $lint $coverage" ;;
 esac
 missing=

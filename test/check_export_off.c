@@ -26,7 +26,12 @@ START_TEST(only_pseudo_frames_have_names)
     recorder_add(RECORD_CPU, (const void *)&stack, ARRAY_SIZE(names), &label,
                  (struct record_values){1 << RECORD_FRACTION_BITS, 1000}, true);
     const struct export_request request = {
-        .family = RECORD_CPU, .start_unix_ns = 1, .duration_ns = 1, .period = 1};
+        .family = RECORD_CPU,
+        .start_unix_ns = 1,
+        .duration_ns = 1,
+        .period = 1,
+        .has_window = true,
+    };
     struct buffer out = {0};
     char why[200] = "";
     ck_assert_int_eq(export_pprof(recorder_turn(3, 4), &request, &out), 0);

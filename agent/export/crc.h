@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Table driven, a byte a step: some 400 MB a second. */
+/* Table driven, a byte a step. */
 struct crc {
     uint64_t table[256];
 };

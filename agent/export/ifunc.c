@@ -13,7 +13,7 @@ enum { IRELATIVE = R_AARCH64_IRELATIVE };
 
 enum {
     CHUNK_RELOCATIONS = 64,
-    RELOCATIONS_MAX = 1 << 20, /* of an object; libc has 2,000 */
+    RELOCATIONS_MAX = 1 << 20, /* of an object; libc has 1,300 */
 };
 
 struct search {

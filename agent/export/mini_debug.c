@@ -13,7 +13,7 @@ enum {
     FOOTER_SIZE = 12,
     BLOCK_HEADER_MIN = 8,
     VLI_BYTES_MAX = 9,
-    PACKED_MAX = MINI_DEBUG_MAX,
+    PACKED_MAX = MINI_DEBUG_MAX / 2,
     LZMA2_DICTIONARY_MAX = 40, /* greatest code of a dictionary's size */
     CHECK_CRC32 = 1,
     CHECK_CRC64 = 4,

@@ -23,7 +23,7 @@
 #include "agent/unwind/modules.h"
 
 enum {
-    NAME_CACHE_MAX = 8 << 20, /* bytes; 30,000 functions of C++ */
+    NAME_CACHE_MAX = 8 << 20, /* bytes; 40,000 functions with names of 170 bytes, both together */
     NAME_CACHE_RETRY = 32,    /* profiles; with the defaults a quarter of an hour */
 };
 

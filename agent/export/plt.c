@@ -7,7 +7,7 @@ enum {
     SECTIONS_MAX = 4, /* .plt, .plt.got, .plt.sec, .plt.bnd */
     ENTRY_MAX = 16,
     CHUNK_RELOCATIONS = 64,
-    RELOCATIONS_MAX = 4 << 20, /* of an object: 96 MiB to read; Chromium has 1 million */
+    RELOCATIONS_MAX = 4 << 20, /* of an object: 96 MiB to read */
 };
 
 struct table {

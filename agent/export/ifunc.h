@@ -18,7 +18,7 @@
 #include "agent/export/elf_file.h"
 #include "agent/export/symbol_table.h"
 
-enum { IFUNCS_MAX = 1024 }; /* of an object; glibc has 40 */
+enum { IFUNCS_MAX = 1024 }; /* of an object; glibc has 40 on x86-64, 2 on aarch64 */
 
 struct ifunc {
     uint64_t low, high; /* the chosen function */

@@ -19,8 +19,9 @@ uint32_t unwind_walk(struct unwind_regs *regs, bool exact, struct unwind_stack *
     (void)regs;
     (void)exact;
     demand(max == options.max_frames);
-    /* In a guard, or what is walked could go away. */
-    demand(thread_tls.slot->guard & 1);
+    /* In a guard, or what is walked could go away. (A thread that is not libc's has it elsewhere.)
+     */
+    demand(!thread_tls.slot || thread_tls.slot->guard & 1);
     home->low -= WALK_PROBED;
     for (uint32_t i = 0; i < walk_frames; i++)
         pcs[i] = walk_site;

@@ -31,7 +31,7 @@
     X(STACKS_INCOMPLETE, "stacks that did not reach main or thread start")                         \
     X(STACKS_CUT, "stacks cut at LIBAGENT_MAX_FRAMES")                                             \
     X(THREADS_UNTRACKED, "threads not tracked: table full")                                        \
-    X(THREADS_FOREIGN, "threads without cpu samples: not libc's")                                  \
+    X(THREADS_FOREIGN, "threads that are not libc's")                                              \
     X(TIMERS_REFUSED, "threads without cpu samples: timer refused")                                \
     X(WINDOWS_DROPPED, "windows dropped: queue full")                                              \
     X(WINDOWS_FAILED, "windows that could not be written")                                         \

@@ -71,8 +71,8 @@ static uint64_t amount_max(void)
     return MAX_OF(NS_PER_SEC, 4 * NS_PER_SEC / options.frequency);
 }
 
-static uint32_t walk_and_add(struct thread_slot *slot, struct record_stack *stack, void *ucontext,
-                             uint64_t amount_ns)
+static uint32_t walk_and_add(struct thread_slot *slot, const struct unwinder *by,
+                             struct record_stack *stack, void *ucontext, uint64_t amount_ns)
 {
     struct unwind_regs regs;
     struct unwind_stack home = {slot->stack_low, slot->stack_high};
@@ -81,8 +81,8 @@ static uint32_t walk_and_add(struct thread_slot *slot, struct record_stack *stac
     ucontext = (void *)unwind_before_handlers(ucontext);
     unwind_regs_from_context(&regs, ucontext);
     /* The first place stays free for a pseudo frame; without one the stack begins a word on. */
-    uint32_t count = unwinder_inside_handler(ucontext)->walk(
-        &regs, true, &home, stack->pcs + 1, options.max_frames, &flags, &generation);
+    uint32_t count =
+        by->walk(&regs, true, &home, stack->pcs + 1, options.max_frames, &flags, &generation);
     slot->stack_low = home.low;
     count_flags(flags);
     if (flags & UNWIND_LEAF_SELF) {
@@ -125,7 +125,8 @@ static __attribute__((noinline)) void sample(struct thread_slot *slot, void *uco
     if (stack) {
         thread_note_name(slot);
         thread_guard_enter(slot);
-        flags = walk_and_add(slot, stack, ucontext, take_app_time(slot, now));
+        flags = walk_and_add(slot, unwinder_inside_handler(ucontext), stack, ucontext,
+                             take_app_time(slot, now));
         thread_guard_leave(slot);
         scratch_give(stack);
         stats_add(STAT_CPU_SAMPLES, 1);
@@ -137,10 +138,33 @@ static __attribute__((noinline)) void sample(struct thread_slot *slot, void *uco
     tls->inside = 0;
 }
 
+/* In a thread that is not libc's nothing is asked of TLS: so it starts no work of the agent's (a
+ * moment), and is walked by cfi, as libunwind would set errno. It is never in a hook, which writes
+ * nothing there. */
+static void sample_without_tls(struct thread_slot *slot, void *ucontext)
+{
+    uint64_t begin = clock_monotonic_ns() - sampling_signal_cost_ns;
+    uint64_t now = clock_thread_cpu_ns();
+    struct record_stack *stack = scratch_claim();
+    if (!stack) {
+        stats_add(STAT_CPU_DROPPED_BUSY, 1);
+        return;
+    }
+    thread_note_name(slot);
+    thread_guard_enter(slot);
+    (void)walk_and_add(slot, &unwinder_cfi, stack, ucontext, take_app_time(slot, now));
+    thread_guard_leave(slot);
+    scratch_give(stack);
+    stats_add(STAT_CPU_SAMPLES, 1);
+    thread_add_overhead(slot, OVERHEAD_HANDLERS, begin, 1);
+}
+
 void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext)
 {
     if (thread_has_tls(slot))
         sample(slot, ucontext);
+    else if (load_relaxed(&slot->thread) == SLOT_OF_FOREIGN && slot->tid == sys_tid())
+        sample_without_tls(slot, ucontext);
 }
 
 void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns)
@@ -159,9 +183,7 @@ bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns)
     uint64_t interval =
         MAX_OF(NS_PER_SEC / options.frequency, (uint64_t)load_relaxed(&slot->interval_us) * 1000);
     uint64_t limit = 4 * interval + 100 * NS_PER_MS;
-    bool should_be_reached =
-        load_relaxed(&slot->timer) != TIMER_NONE || load_relaxed(&slot->thread) == SLOT_OF_FOREIGN;
-    return should_be_reached && now_ns > last && now_ns - last >= limit;
+    return load_relaxed(&slot->timer) != TIMER_NONE && now_ns > last && now_ns - last >= limit;
 }
 
 void cpu_sample_unreached(struct thread_slot *slot, uint64_t now_ns)

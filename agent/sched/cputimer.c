@@ -11,7 +11,6 @@ static void on_tick(struct thread_slot *slot, void *ucontext)
 {
     cpu_sample_inside_handler(slot, ucontext);
     thread_timer_follow(slot, ucontext);
-    thread_timer_end_of_foreign(slot);
 }
 
 static int cputimer_start(const struct sched_request *request)

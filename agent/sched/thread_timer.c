@@ -109,12 +109,6 @@ void thread_timer_end(struct thread_slot *slot)
     give_up_timer(slot, TIMER_NONE);
 }
 
-void thread_timer_end_of_foreign(struct thread_slot *slot)
-{
-    if (unlikely(load_relaxed(&slot->thread) == SLOT_OF_FOREIGN && slot->tid == sys_tid()))
-        thread_timer_end(slot);
-}
-
 void thread_timers_stop(void)
 {
     __atomic_store_n(&stopped, 1, __ATOMIC_SEQ_CST);
@@ -168,13 +162,18 @@ void thread_timer_repeat(struct thread_slot *slot)
     set_own(slot, true);
 }
 
+/* A thread that is not libc's has no data of ours to ask. */
+static bool is_own(const struct thread_slot *slot)
+{
+    if (load_relaxed(&slot->thread) != SLOT_OF_OURS)
+        return load_relaxed(&slot->tid) == sys_tid();
+    const struct thread_slot *own = thread_current();
+    return own && own == slot;
+}
+
 void thread_timer_follow(struct thread_slot *slot, const void *ucontext)
 {
-    /* Not libc's, which has no data of ours; a late signal. */
-    if (load_relaxed(&slot->thread) != SLOT_OF_OURS)
-        return;
-    const struct thread_slot *own = thread_current();
-    if (!own || own != slot)
+    if (!is_own(slot)) /* a late signal */
         return;
     restarts_at_sample(slot, ucontext);
     uint64_t interval = restarts_interval_ns(slot, load_relaxed(&interval_ns));

@@ -39,10 +39,6 @@ void thread_timers_stop(void);
  * threads that live for less are sampled too, in proportion to their time. THR, HOOK; TICK. */
 void thread_timer_begin(struct thread_slot *slot, bool armed);
 void thread_timer_end(struct thread_slot *slot);
-/* After a sample of the calling thread, which may have turned out not to be libc's: no signal from
- * now on. Its first one may have come before its timer stood in the slot; the next one finds it.
- * SIG. */
-void thread_timer_end_of_foreign(struct thread_slot *slot);
 /* Goes off after a whole interval and at each one that follows. In the thread itself, THR, SIG. */
 void thread_timer_repeat(struct thread_slot *slot);
 /* After a sample of the calling thread: takes over what the interval is now, or a longer one where

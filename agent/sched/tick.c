@@ -48,7 +48,6 @@ static void on_sample(struct thread_slot *slot, void *ucontext)
         thread_timer_repeat(slot);
     cpu_sample_inside_handler(slot, ucontext);
     thread_timer_follow(slot, ucontext);
-    thread_timer_end_of_foreign(slot);
 }
 
 int tick_start(const struct sched_request *request, const struct tick_source *source, bool arms)

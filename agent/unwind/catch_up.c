@@ -40,7 +40,8 @@ bool catch_up(const struct unwind_stack *home)
     uint64_t now = clock_monotonic_ns();
     if (now < load_relaxed(&next_ns))
         return false;
-    bool is_new = loader_lock_is_unheld() && has_room(home) && rescan();
+    /* Of a thread that is not libc's nobody knows a home, and the loader's lock is not for it. */
+    bool is_new = home->high && loader_lock_is_unheld() && has_room(home) && rescan();
     if (!is_new)
         store_relaxed(&next_ns, now + next_try_ns);
     return is_new;

@@ -14,7 +14,7 @@
  *     loader, is under way between there and the sample.
  *  4. The thread is on its own stack (an alternate one or a coroutine's may be small, and nobody
  *     knows how small), and there is room below: of the pages from there up to the stack's end none
- *     is a guard.
+ *     is a guard. A stack of which nothing is known is none.
  * What finds nothing (code that is made at run time is in no object) is tried again after 10 ms at
  * the earliest.
  * Owns: the time of the next try. Context: SIG, HOOK, inside a thread guard. Locks: LOCK_MODULES

@@ -73,31 +73,39 @@ static size_t render(char *out, const char *text, unsigned most, unsigned *deepe
     return length;
 }
 
+/* How many depths of brackets may be shown so that the rest fits: 0, where even the outermost ones
+ * are too much. */
+static unsigned depths_that_fit(const char *text, unsigned deepest, size_t limit)
+{
+    unsigned low = 0, high = deepest;
+    while (low < high) {
+        unsigned middle = low + (high - low) / 2, unused;
+        if (render(NULL, text, middle, &unused) <= limit)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 size_t name_limit_copy(char *out, const char *text, size_t limit)
 {
     unsigned deepest;
     size_t length = render(NULL, text, UINT32_MAX, &deepest);
-    unsigned low = 0, high = deepest; /* the first depth that is too deep lies between */
-    if (length > limit) {
-        while (low < high) {
-            unsigned middle = low + (high - low) / 2, unused;
-            if (render(NULL, text, middle, &unused) <= limit)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        if (low > 0) {
-            length = render(out, text, low - 1, &deepest);
-            out[length] = 0;
-            return length;
-        }
-        length = limit - DOTS;
-        while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80)
-            length--; /* not through a character of UTF-8 */
-        memcpy(out, text, length);
-        memcpy(out + length, dots, sizeof(dots));
-        return length + DOTS;
+    if (length <= limit) {
+        memcpy(out, text, length + 1);
+        return length;
     }
-    memcpy(out, text, length + 1);
-    return length;
+    unsigned depths = depths_that_fit(text, deepest, limit);
+    if (depths > 0) {
+        length = render(out, text, depths - 1, &deepest);
+        out[length] = 0;
+        return length;
+    }
+    length = limit - DOTS;
+    while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80)
+        length--; /* not through a character of UTF-8 */
+    memcpy(out, text, length);
+    memcpy(out + length, dots, sizeof(dots));
+    return length + DOTS;
 }

@@ -15,6 +15,7 @@
 #include "agent/record/time_recorder.h"
 #include "agent/sched/wall.h"
 #include "agent/thread/thread_context.h"
+#include "agent/unseen_threads.h"
 #include "agent/unwind/modules.h"
 #include "agent/unwind/unwinder.h"
 #include "uploader/uploader.h"
@@ -75,6 +76,7 @@ void agent_fork_child(void)
     if (!is_on)
         return;
     rates_reset_in_child();
+    unseen_threads_start(clock_monotonic_ns());
     if (!own)
         own = thread_attach(0, 0);
     wall_reset_in_child(own, clock_monotonic_ns());

@@ -47,6 +47,7 @@ static uint32_t active; /* there are windows to write */
 static bool stays;      /* the thread neither rests nor ends with a stop: it watches something */
 static void (*control)(void);
 static uint32_t control_wanted;
+static uint32_t scan_wanted;
 static uint32_t said_no_thread;
 static void (*adopted)(struct thread_slot *);
 static void (*gone)(struct thread_slot *);
@@ -203,6 +204,8 @@ static bool work(void)
             note_served(asked);
             if (was_end && !stays)
                 return false;
+        } else if (is_active && !is_paused() && exchange_acq_rel(&scan_wanted, 0)) {
+            thread_scan(flush_is_own_thread, adopted, gone);
         } else if (!is_paused() &&
                    (exchange_acq_rel(&control_wanted, 0) || (stays && now >= next_look_ns))) {
             control(); /* which may stop all, or start it */
@@ -260,9 +263,10 @@ static void on_moment(bool clean)
         due = now + look_again_ns;
     } else if (!own_thread_is_there(&agent_thread)) {
         due = birth_due();
-        if (now >= due || load_relaxed(&control_wanted)) {
-            bool is_needed = recorder_has_samples() || wall_is_on() || is_early || stays ||
-                             load_relaxed(&control_wanted);
+        bool is_wanted = load_relaxed(&control_wanted) || load_relaxed(&scan_wanted);
+        if (now >= due || is_wanted) {
+            bool is_needed =
+                recorder_has_samples() || wall_is_on() || is_early || stays || is_wanted;
             int error = is_needed ? need_agent_thread() : 0;
             due = now + retry_ns;
             /* EINVAL: after unshare(CLONE_NEWPID) the program can have no more threads either. */
@@ -316,6 +320,15 @@ void agent_thread_want_control(void)
     store_release(&control_wanted, 1);
     full_fence();
     if (!agent_thread_call())
+        moment_set_due_now();
+}
+
+void agent_thread_want_scan(void)
+{
+    store_release(&scan_wanted, 1);
+    if (own_thread_is_there(&agent_thread))
+        ring();
+    else
         moment_set_due_now();
 }
 
@@ -431,7 +444,7 @@ int agent_thread_stop(uint64_t deadline_ns)
 void agent_thread_wait_gone(uint64_t deadline_ns)
 {
     static const struct timespec pause = {0, 200000};
-    while (flush_has_own_thread() && clock_monotonic_ns() < deadline_ns)
+    while (flush_own_threads_there() && clock_monotonic_ns() < deadline_ns)
         sys_call2(SYS_nanosleep, &pause, NULL);
 }
 
@@ -440,7 +453,7 @@ void agent_thread_pause(uint64_t deadline_ns)
     __atomic_fetch_add(&pauses, 1, __ATOMIC_SEQ_CST);
     bool ended = ticks_thread_pause(deadline_ns);
     if (ended && !own_thread_is_there(&agent_thread) && !own_thread_is_there(&uploader_thread) &&
-        !flush_has_own_thread())
+        !flush_own_threads_there())
         return;
     ring();
     ended &= own_thread_wait_none(&agent_thread, deadline_ns);

@@ -51,6 +51,8 @@ int agent_thread_stop(uint64_t deadline_ns) MUST_USE;
 /* INIT, once. `work` is called by the agent's thread after agent_thread_want_control; `always`:
  * also once a period, on or off, for which the thread stays from the first period on. */
 void agent_thread_control(void (*work)(void), bool always);
+/* Threads that nobody told of are to be looked for. SIG, HOOK, THR. */
+void agent_thread_want_scan(void);
 /* Any context but the agent's threads. */
 void agent_thread_want_control(void);
 /* Rings for the agent's thread, which is made where there is none. False: it cannot be made here,

@@ -69,14 +69,14 @@ bool flush_is_own_thread(int tid)
     return false;
 }
 
-bool flush_has_own_thread(void)
+uint32_t flush_own_threads_there(void)
 {
+    uint32_t there = 0;
     for (size_t i = 0; i < FLUSH_OWN_THREADS; i++) {
         uint64_t tid = load_relaxed(&own_threads[i].label.tid);
-        if (tid && sys_call3(SYS_tgkill, thread_pid(), tid, 0) == 0)
-            return true;
+        there += tid && sys_call3(SYS_tgkill, thread_pid(), tid, 0) == 0;
     }
-    return false;
+    return there;
 }
 
 static void add_own_threads(void)

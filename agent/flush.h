@@ -37,8 +37,8 @@ void flush_own_threads_end(void);
 bool flush_is_own_thread(int tid);
 /* The CPU clock of the ticks' thread; 0: there is none. Any context. */
 uint64_t flush_ticks_cpu_ns(void);
-/* Is a thread of ours still there (it may be on its way out)? */
-bool flush_has_own_thread(void);
+/* How many threads of ours are still there (one may be on its way out). Any context. */
+uint32_t flush_own_threads_there(void);
 /* Is there something that a flush at the end would write? Any context. */
 bool flush_is_due_at_end(void);
 /* In a fork child. */

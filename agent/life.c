@@ -9,7 +9,6 @@
 #include "agent/base/lock.h"
 #include "agent/base/log.h"
 #include "agent/base/sys.h"
-#include "agent/rates.h"
 #include "agent/sched/wall.h"
 #include "agent/start.h"
 #include "agent/thread/moment.h"
@@ -115,7 +114,7 @@ static bool switch_off(bool waits_for_others)
     set_state(AGENT_STOPPING);
     stopper = sys_tid();
     alloc_stop();
-    rates_stop();
+    store_release(&moment_look, NULL);
     ticks_thread_stop(clock_monotonic_ns() + stop_wait_ns);
     if (life_scheduler)
         life_scheduler->stop();

@@ -106,7 +106,7 @@ static bool is_due(int group, uint64_t now_ns)
            rate_control_is_due(&groups[group].control, now_ns, samples_of(group));
 }
 
-static void look(uint64_t now_ns)
+void rates_look(uint64_t now_ns)
 {
     if (now_ns < load_relaxed(&not_before_ns) || (!is_due(TIME, now_ns) && !is_due(ALLOC, now_ns)))
         return;
@@ -141,13 +141,6 @@ void rates_start(void (*set_period)(uint64_t period_ns))
     is_busy = 0;
     last_reading_ns = 0;
     begin_windows();
-    if (groups[TIME].governed || groups[ALLOC].governed)
-        store_release(&moment_look, look);
-}
-
-void rates_stop(void)
-{
-    store_release(&moment_look, NULL);
 }
 
 void rates_reset_in_child(void)

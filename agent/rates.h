@@ -23,7 +23,8 @@
 /* `set_period`: takes the CPU (and wall) time between two samples of a thread in nanoseconds; NULL:
  * there are none. */
 void rates_start(void (*set_period)(uint64_t period_ns));
-void rates_stop(void);
+/* At a moment. SIG, HOOK, THR. */
+void rates_look(uint64_t now_ns);
 /* In a fork child: windows begin anew; the rates stay. */
 void rates_reset_in_child(void);
 /* In force: nanoseconds between two samples of a thread's time, and bytes between two of

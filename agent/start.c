@@ -21,7 +21,9 @@
 #include "agent/record/scratch.h"
 #include "agent/record/time_recorder.h"
 #include "agent/sched/wall.h"
+#include "agent/thread/moment.h"
 #include "agent/thread/thread_reset.h"
+#include "agent/unseen_threads.h"
 #include "agent/unwind/modules.h"
 #include "agent/unwind/unwinder.h"
 #include "agent/ways_out.h"
@@ -161,6 +163,13 @@ static bool start_heap(void)
     return false;
 }
 
+static void look(uint64_t now_ns)
+{
+    rates_look(now_ns);
+    if (life_scheduler)
+        unseen_threads_look(now_ns);
+}
+
 void start_done(void)
 {
     bool with_alloc = (options.profiles & PROFILE_ALLOC) && options_ok(PART_ALLOC);
@@ -175,6 +184,8 @@ void start_done(void)
     if (with_alloc || with_heap)
         alloc_start(options.alloc_interval);
     rates_start(life_scheduler ? life_scheduler->set_period : NULL);
+    unseen_threads_start(clock_monotonic_ns());
+    store_release(&moment_look, look);
     bool with_cpu = life_scheduler && (options.profiles & PROFILE_CPU);
     log_info("profiling %s, pid %d:%s%s%s%s, stacks by %s", program_name, sys_pid(),
              with_cpu ? " cpu" : "", wall_is_on() ? " wall" : "", with_alloc ? " alloc" : "",

@@ -90,9 +90,9 @@ START_TEST(threads_are_known_however_often_they_were_made)
         if (i == 1) /* a sanitizer makes its own with the first */
             foreign = count_foreign();
         ck_assert_int_eq(count_foreign(), foreign);
-        ck_assert(flush_has_own_thread());
+        ck_assert(flush_own_threads_there());
         agent_thread_pause(0);
-        ck_assert(!flush_has_own_thread());
+        ck_assert(!flush_own_threads_there());
         agent_thread_go_on();
     }
 }
@@ -171,7 +171,7 @@ END_TEST
 static void wait_for_no_thread(void)
 {
     uint64_t limit = own_in_ms(20000);
-    while (flush_has_own_thread())
+    while (flush_own_threads_there())
         demand(clock_monotonic_ns() < limit);
 }
 
@@ -182,7 +182,7 @@ START_TEST(threads_with_nothing_to_do_end_and_a_sample_makes_them_again)
     for (int64_t round = 1; round <= 3; round++) {
         flush_add_sample(RECORD_CPU, 100);
         uint64_t limit = own_in_ms(20000);
-        while (!flush_has_own_thread() && own_written() < 100 * round) {
+        while (!flush_own_threads_there() && own_written() < 100 * round) {
             demand(clock_monotonic_ns() < limit);
             moment_pass(true);
         }

@@ -59,7 +59,7 @@ START_TEST(after_a_stop_no_timer_is_armed_and_no_thread_of_ours_is_there)
     ck_assert_int_ne(no_timer_of_ours(), 0);
     ck_assert_int_eq(stop(), 0);
     ck_assert_int_eq(no_timer_of_ours(), 0);
-    ck_assert(!flush_has_own_thread());
+    ck_assert(!flush_own_threads_there());
     ck_assert_int_eq(count_files(life_folder), 2);
     uint64_t samples = stats_get(STAT_CPU_SAMPLES), allocations = stats_get(STAT_ALLOC_SAMPLES);
     uint64_t until = clock_thread_cpu_ns() + 50 * NS_PER_MS;
@@ -364,7 +364,7 @@ START_TEST(a_thousand_starts_and_stops_under_load_leave_nothing)
     for (int i = 0; i <= LOADERS; i++)
         pthread_join(threads[i], NULL);
     sleeper_end(&sleeper);
-    ck_assert(!flush_has_own_thread());
+    ck_assert(!flush_own_threads_there());
     /* `.`, `..`, and the main thread; descriptors: 0, 1, 2 and what the suite itself has. */
     int descriptors = entries("/proc/self/fd");
     ck_assert_int_eq(start(), 0);

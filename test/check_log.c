@@ -224,6 +224,29 @@ START_TEST(detached_threads_may_come_and_go)
 }
 END_TEST
 
+/* The agent starts anew in a thread of its own, where a file or a signal asks for that. */
+static void *start_detached(void *text)
+{
+    ck_assert_int_eq(unshare(CLONE_FILES), 0);
+    close(2);
+    log_thread_is_detached();
+    log_start(LOG_WARN, NULL);
+    log_warn("%s", (const char *)text);
+    return NULL;
+}
+
+START_TEST(a_start_by_a_detached_thread_keeps_the_apps_descriptor)
+{
+    static char text[] = "started from afar";
+    pthread_t thread;
+    log_start(LOG_ERROR, NULL);
+    ck_assert_int_eq(pthread_create(&thread, NULL, start_detached, text), 0);
+    pthread_join(thread, NULL);
+    log_warn("from here");
+    CHECK_WRITTEN("libagent: warn: started from afar\nlibagent: warn: from here\n");
+}
+END_TEST
+
 static long refused_number, refused_with;
 
 static bool refuse(long number, const long args[6], long *result)
@@ -359,6 +382,7 @@ Suite *suite(void)
     tcase_add_test(places, a_fifo_without_a_reader_does_not_hold_up);
     tcase_add_test(places, a_detached_thread_fetches_the_apps_descriptor);
     tcase_add_test(places, detached_threads_may_come_and_go);
+    tcase_add_test(places, a_start_by_a_detached_thread_keeps_the_apps_descriptor);
     tcase_add_test(places, without_pidfd_lines_wait_for_the_flush);
     tcase_add_test(places, a_detached_thread_spares_the_apps_file_too);
     tcase_add_test(places, a_detached_thread_writes_to_the_log_file);

@@ -257,7 +257,9 @@ void log_start(enum log_level level, const char *path)
     store_relaxed(&level_in_force, level);
     set_path(path);
     path_failure_said = false;
-    remember_standard_error();
+    /* A thread of the agent's, which starts it anew, has no descriptor 2 to be looked at. */
+    if (!is_detached())
+        remember_standard_error();
 }
 
 void log_line(enum log_level level, const char *pattern, ...)

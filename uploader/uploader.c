@@ -345,7 +345,7 @@ void uploader_run(bool may_send)
             finish_sending(may_send);
             break;
         case STEP_SAY_LOST:
-            log_error("%u profiles could not be written and are lost", lost_at_end);
+            log_error("profiles that could not be written and are lost: %u", lost_at_end);
             lost_at_end = 0;
             break;
         case STEP_WAIT:

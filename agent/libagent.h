@@ -8,6 +8,8 @@
  *     if (libagent_start)
  *         libagent_start(NULL);
  *
+ * (Not weak references in code compiled with -fno-pie: the linker settles those as absent.)
+ *
  * None may be called from a signal's handler (-EDEADLK where it interrupted the agent), nor in a
  * child of vfork. All may be called by any thread, also by several at once. Errors are negative
  * errno codes; what is wrong is also told in the agent's log.

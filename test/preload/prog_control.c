@@ -72,11 +72,10 @@ static void wait_for_timers(bool wanted)
     }
 }
 
-/* A window's last file. */
-static void wait_for_heap(const char *folder)
+static void wait_for_file(const char *folder, const char *name)
 {
     char pattern[256];
-    snprintf(pattern, sizeof(pattern), "%s/*.heap.pb.gz", folder);
+    snprintf(pattern, sizeof(pattern), "%s/%s", folder, name);
     uint64_t end = clock_ns(CLOCK_MONOTONIC) + limit_ns;
     glob_t found;
     while (glob(pattern, 0, NULL, &found) != 0) {
@@ -121,7 +120,7 @@ static void flush(void)
 {
     work_before();
     kill(getpid(), SIGRTMIN + 5);
-    wait_for_heap("profiles");
+    wait_for_file("profiles", "*.heap.pb.gz"); /* a window's last one */
     printf("written\n");
     fflush(stdout);
     _exit(0);
@@ -218,7 +217,7 @@ static void configure(void)
     write_config("LIBAGENT_ENABLED=1\nfrequency = 500\nPROFILES=cpu\nOUTPUT=second\nPERIOD=1s\n");
     wait_for_timers(true);
     work_after();
-    wait_for_heap("second");
+    wait_for_file("second", "*");
     write_config("ENABLED=0\nFREQUENCY=0\n");
     wait_for_log("FREQUENCY=0 is not understood");
     need(has_timers(), "a wrong file has changed something");

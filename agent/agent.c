@@ -24,6 +24,7 @@
 #include "agent/thread/moment.h"
 #include "agent/thread/presence.h"
 #include "agent/thread/thread_context.h"
+#include "agent/unseen_threads.h"
 #include "agent/unwind/modules.h"
 #include "agent/ways_out.h"
 #include "uploader/uploader.h"
@@ -137,6 +138,8 @@ static void end(uint64_t deadline_ns, bool waits_for_others)
     if (slot && thread_owns(slot) && (slot->guard & 1))
         thread_guard_leave(slot);
     thread_tls.inside++;
+    if (life_is_on() && life_scheduler)
+        unseen_threads_last_look();
     if (life_end(deadline_ns, waits_for_others))
         agent_thread_finish(deadline_ns);
     log_flush();

@@ -21,6 +21,7 @@
 #include "agent/thread/thread_context.h"
 #include "agent/thread/thread_scan.h"
 #include "agent/ticks_thread.h"
+#include "agent/ways_out.h"
 #include "uploader/uploader.h"
 
 enum request { REQUEST_FLUSH, REQUEST_FINISH };
@@ -121,19 +122,26 @@ static void write_all(enum request asked, uint64_t deadline_ns)
         uploader_resume();
 }
 
-static void serve(enum request asked, uint64_t deadline_ns)
-{
-    (void)!flush_window(asked == REQUEST_FINISH);
-    write_all(asked, deadline_ns);
-}
-
-/* ---- the agent's thread ---- */
-
 /* Asked in this order: a thread of ours says who it is before it is no more starting. */
 static bool is_own_thread(int tid)
 {
     return ticks_thread_is_starting() || flush_is_own_thread(tid);
 }
+
+static void scan_if_wanted(void)
+{
+    if (exchange_acq_rel(&scan_wanted, 0))
+        thread_scan(is_own_thread, adopted, gone);
+}
+
+static void serve(enum request asked, uint64_t deadline_ns)
+{
+    scan_if_wanted();
+    (void)!flush_window(asked == REQUEST_FINISH);
+    write_all(asked, deadline_ns);
+}
+
+/* ---- the agent's thread ---- */
 
 /* True when there was something to write. */
 static bool flush_period(void)
@@ -204,8 +212,8 @@ static bool work(void)
             note_served(asked);
             if (was_end && !stays)
                 return false;
-        } else if (is_active && !is_paused() && exchange_acq_rel(&scan_wanted, 0)) {
-            thread_scan(flush_is_own_thread, adopted, gone);
+        } else if (is_active && !is_paused() && load_relaxed(&scan_wanted)) {
+            scan_if_wanted();
         } else if (!is_paused() &&
                    (exchange_acq_rel(&control_wanted, 0) || (stays && now >= next_look_ns))) {
             control(); /* which may stop all, or start it */
@@ -404,22 +412,13 @@ static void finish(uint64_t deadline_ns)
         serve(REQUEST_FINISH, deadline_ns);
 }
 
-static void say_where(void)
-{
-    char files[1024];
-    char line[1200];
-    if (!log_stderr_is_terminal() || uploader_last_files(files, sizeof(files)) == 0)
-        return;
-    format(line, sizeof(line), "libagent: profiles: %s (open with: pprof -http=: FILE)\n", files);
-    log_plain(line);
-}
-
 void agent_thread_finish(uint64_t deadline_ns)
 {
-    if (!own_thread_is_there(&agent_thread) && !flush_is_due_at_end() && uploader_is_done())
+    if (!own_thread_is_there(&agent_thread) && !flush_is_due_at_end() && uploader_is_done() &&
+        !load_relaxed(&scan_wanted))
         return;
     finish(deadline_ns);
-    say_where();
+    ways_out_say_where();
 }
 
 int agent_thread_stop(uint64_t deadline_ns)

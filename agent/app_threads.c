@@ -20,6 +20,13 @@ void app_thread_begins(struct thread_slot *slot)
     life_scheduler->thread_begin(slot);
 }
 
+void app_thread_adopted(struct thread_slot *slot)
+{
+    if (life_scheduler)
+        cpu_sample_before_adoption(slot);
+    app_thread_begins(slot);
+}
+
 void app_thread_gone(struct thread_slot *slot)
 {
     if (life_scheduler)

@@ -11,6 +11,8 @@
  * TICK, INIT. */
 void app_thread_begins(struct thread_slot *slot);
 void app_thread_gone(struct thread_slot *slot);
+/* The same for one that was found, and is not known from its birth on. TICK, INIT. */
+void app_thread_adopted(struct thread_slot *slot);
 /* The calling thread ends: its last CPU time is accounted, its timer goes, its slot is free. THR.
  */
 void app_thread_leaving(void);

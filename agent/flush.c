@@ -50,6 +50,7 @@ static struct {
 static struct {
     uint64_t before[STAT_COUNT];
     uint64_t cpu_before_ns; /* the process's CPU clock */
+    uint64_t since_ns;      /* CLOCK_MONOTONIC */
     char texts[COMMENTS][COMMENT_SIZE];
     const char *list[COMMENTS + 1];
 } comments;
@@ -129,6 +130,7 @@ void flush_start(bool with_cpu)
     stats_reset();
     memset(comments.before, 0, sizeof(comments.before));
     comments.cpu_before_ns = clock_process_cpu_ns();
+    comments.since_ns = clock_monotonic_ns();
 }
 
 static bool has_unreached_thread(void)
@@ -162,15 +164,19 @@ static uint64_t since_last_comments(enum stat_id stat)
 /* What the agent took of the process's CPU time, and how that was bounded. */
 static size_t comment_overhead(size_t count)
 {
-    uint64_t now = clock_process_cpu_ns();
+    uint64_t now = clock_process_cpu_ns(), monotonic_ns = clock_monotonic_ns();
     uint64_t cpu = MAX_OF(now - comments.cpu_before_ns, (uint64_t)1);
     uint64_t spent = since_last_comments(STAT_HANDLERS_NS) + since_last_comments(STAT_HOOKS_NS) +
                      since_last_comments(STAT_TICKS_NS) + since_last_comments(STAT_FLUSH_NS);
     uint64_t hundredths = spent / (cpu / 10000 + 1);
+    uint64_t of_processor = spent / ((monotonic_ns - comments.since_ns) / 10000 + 1);
     comments.cpu_before_ns = now;
     format(comments.texts[count++], COMMENT_SIZE,
-           "libagent: overhead: %llu.%02llu %% of the process's CPU time",
-           (unsigned long long)(hundredths / 100), (unsigned long long)(hundredths % 100));
+           "libagent: overhead: %llu.%02llu %% of the process's CPU time, %llu.%02llu %% of a "
+           "processor",
+           (unsigned long long)(hundredths / 100), (unsigned long long)(hundredths % 100),
+           (unsigned long long)(of_processor / 100), (unsigned long long)(of_processor % 100));
+    comments.since_ns = monotonic_ns;
     if (rates_period_ns() > NS_PER_SEC / options.frequency)
         format(comments.texts[count++], COMMENT_SIZE,
                "libagent: to keep to LIBAGENT_OVERHEAD cpu samples come each %llu us of CPU time",
@@ -385,4 +391,5 @@ void flush_reset_in_child(void)
         own_threads[i].label.tid = 0;
     memset(comments.before, 0, sizeof(comments.before));
     comments.cpu_before_ns = 0;
+    comments.since_ns = clock_monotonic_ns();
 }

@@ -37,18 +37,18 @@ static uint64_t samples_of(int group)
                           : stats_get(STAT_CPU_SAMPLES) + stats_get(STAT_TICKS);
 }
 
-/* Ticks go on in a program that waits: they may take their share of a tenth of a processor there.
- */
-static uint64_t budgeted_ns(int group, uint64_t now_ns, uint64_t cpu_ns)
+/* In a program that waits samples may take their share of a tenth of a processor: ticks go on
+ * there, and a slow leak is to be seen. */
+static uint64_t budgeted_ns(uint64_t now_ns, uint64_t cpu_ns)
 {
-    return group == TIME && stats_get(STAT_TICKS) ? cpu_ns + now_ns / 10 : cpu_ns;
+    return cpu_ns + now_ns / 10;
 }
 
 static struct rate_totals totals_of(int group, uint64_t now_ns, uint64_t cpu_ns)
 {
     return (struct rate_totals){
         .now_ns = now_ns,
-        .cpu_ns = budgeted_ns(group, now_ns, cpu_ns),
+        .cpu_ns = budgeted_ns(now_ns, cpu_ns),
         .spent_ns = group == ALLOC ? stats_get(STAT_HOOKS_NS)
                                    : stats_get(STAT_HANDLERS_NS) + flush_ticks_cpu_ns(),
         .samples = samples_of(group),

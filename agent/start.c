@@ -142,7 +142,7 @@ int start_all(void)
         return error;
     }
     unwinder_start(options.unwinder);
-    agent_thread_start(app_thread_begins, app_thread_gone, has_own_malloc());
+    agent_thread_start(app_thread_adopted, app_thread_gone, has_own_malloc());
     choose_scheduler();
     flush_start(life_scheduler != NULL);
     for (uint32_t i = 0; i < thread_slot_count(); i++) {

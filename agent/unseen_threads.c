@@ -41,6 +41,11 @@ void unseen_threads_look(uint64_t now_ns)
     if (!__atomic_compare_exchange_n(&next_ns, &due, next, false, __ATOMIC_RELAXED,
                                      __ATOMIC_RELAXED))
         return;
+    unseen_threads_last_look();
+}
+
+void unseen_threads_last_look(void)
+{
     struct stat task;
     /* The folder has a link for each thread, and two of its own. */
     if (sys_call4(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &task, 0) == 0 &&

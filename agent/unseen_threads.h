@@ -14,6 +14,8 @@
 #include <stdint.h>
 
 void unseen_threads_start(uint64_t now_ns);
+/* At the end of the process: those that are there still, whatever was found before. INIT. */
+void unseen_threads_last_look(void);
 /* At a moment. */
 void unseen_threads_look(uint64_t now_ns);
 

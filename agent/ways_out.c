@@ -1,6 +1,7 @@
 #include "agent/ways_out.h"
 
 #include "agent/base/clock.h"
+#include "agent/base/format.h"
 #include "agent/base/log.h"
 #include "agent/base/options.h"
 #include "agent/base/sys.h"
@@ -57,4 +58,14 @@ uint64_t ways_out_exit_deadline_ns(void)
 {
     uint64_t sending_ns = routes_send() ? routes_exit_timeout_ns() + NS_PER_SEC : 0;
     return clock_monotonic_ns() + MAX_OF(exit_limit_ns, sending_ns);
+}
+
+void ways_out_say_where(void)
+{
+    char files[1024];
+    char line[1200];
+    if (!log_stderr_is_terminal() || uploader_last_files(files, sizeof(files)) == 0)
+        return;
+    format(line, sizeof(line), "libagent: profiles: %s (open with: pprof -http=: FILE)\n", files);
+    log_plain(line);
 }

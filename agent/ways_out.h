@@ -16,5 +16,7 @@ int ways_out_start(char *const *environment, const char *program,
 void ways_out_print_help(void);
 /* Until when exit may be held up, counted from now. */
 uint64_t ways_out_exit_deadline_ns(void);
+/* On a terminal: the files of the last window, in a line. INIT. */
+void ways_out_say_where(void);
 
 #endif

@@ -105,7 +105,7 @@ START_TEST(a_process_that_is_idle)
     wall_visitor.done(BEGIN + 1300, 0);
     wall_thread_end(slot, BEGIN + 1400);
     turn();
-    check_row(PSEUDO_TAIL, RECORD_RUNNING, 300, 1);
+    check_row(PSEUDO_TAIL, RECORD_UNTOLD, 300, 1);
     check_all(300);
 }
 END_TEST
@@ -152,7 +152,7 @@ START_TEST(a_thread_that_runs_has_its_sample_s_stack)
     sample(42);
     flush(500, 3, true);
     check_row(42, RECORD_RUNNING, 100, 1);
-    check_row(PSEUDO_TAIL, RECORD_RUNNING, 100, 1);
+    check_row(PSEUDO_TAIL, RECORD_UNTOLD, 100, 1);
     ck_assert_uint_eq(looks, 4);
 }
 END_TEST
@@ -168,7 +168,7 @@ START_TEST(a_thread_that_runs_without_signals)
     moved(200, 3);
     flush(210, 4, true);
     check_row(PSEUDO_RUNNING, RECORD_RUNNING, 100, 1);
-    check_row(PSEUDO_TAIL, RECORD_RUNNING, 10, 1);
+    check_row(PSEUDO_TAIL, RECORD_UNTOLD, 10, 1);
     check_all(110);
 }
 END_TEST
@@ -216,7 +216,7 @@ START_TEST(the_end_has_what_is_left)
     wall_thread_end(slot, BEGIN + 70);
     moved(100, 1); /* it has ended */
     turn();
-    check_row(PSEUDO_TAIL, RECORD_RUNNING, 70, 1);
+    check_row(PSEUDO_TAIL, RECORD_UNTOLD, 70, 1);
     ck_assert_uint_eq(rows[0].pcs[1], 31);
     /* Another thread in that slot. */
     slot->tid = TID + 1;
@@ -228,7 +228,7 @@ START_TEST(the_end_has_what_is_left)
     wall_thread_end(slot, BEGIN + 500);
     flush(600, 2, true);
     check_row(10, state_of(10), 200, 1);
-    check_row(PSEUDO_TAIL, RECORD_RUNNING, 100, 1);
+    check_row(PSEUDO_TAIL, RECORD_UNTOLD, 100, 1);
     check_all(300);
     /* One that attached itself unseen. */
     slot->tid = TID + 2;

@@ -236,6 +236,8 @@ static void encode_state(struct encoder *encoder, uint32_t state)
     const char *name = "running";
     if (kind == RECORD_BLOCKED)
         name = "blocked";
+    else if (kind == RECORD_UNTOLD)
+        name = "unknown";
     else if (kind >= RECORD_SYSTEM_CALL)
         name = syscall_name(kind - RECORD_SYSTEM_CALL, number);
     encode_text_label(encoder, "state", name);

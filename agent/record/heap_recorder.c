@@ -45,10 +45,16 @@ static int create_tables(size_t bytes)
     return error;
 }
 
+/* Smaller ones have no room for both. */
+static const size_t wall_budget_min = (size_t)32 << 20;
+
 int heap_recorder_start(uint64_t one_in)
 {
     int error = heap.pool.records ? 0 : -ENOMEM;
-    for (size_t bytes = arena_budget() / 8 * 3; error && bytes > least_bytes; bytes /= 2)
+    size_t budget = arena_budget();
+    /* A sixteenth stays for wall time, which may be asked for by a later start. */
+    size_t for_wall = budget >= wall_budget_min ? budget / 16 : 0;
+    for (size_t bytes = budget / 8 * 3 - for_wall; error && bytes > least_bytes; bytes /= 2)
         error = create_tables(bytes);
     if (error)
         log_warn("no live heap: its tables have no room in LIBAGENT_MEMORY");

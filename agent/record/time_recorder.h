@@ -31,6 +31,7 @@ enum {
     RECORD_STATE_SHIFT = 32,
     RECORD_RUNNING = 0, /* the first word is then as in a CPU sample, and so is the stack one */
     RECORD_BLOCKED,     /* in what is not known */
+    RECORD_UNTOLD,      /* nobody looked */
     RECORD_SYSTEM_CALL, /* + the number of the system call that it waited in */
 };
 /* Added to a state: the stack was not read at that time, or a frame of it was guessed. */

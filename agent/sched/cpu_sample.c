@@ -186,6 +186,22 @@ bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns)
     return load_relaxed(&slot->timer) != TIMER_NONE && now_ns > last && now_ns - last >= limit;
 }
 
+static void add_unreached(const struct thread_slot *slot, uint64_t amount_ns)
+{
+    add_known(&slot->label,
+              PCS(options.signals ? PSEUDO_UNREACHED : PSEUDO_RUNNING, cpu_sample_root(slot)),
+              amount_ns, true);
+}
+
+void cpu_sample_before_adoption(struct thread_slot *slot)
+{
+    if (!slot->cpu_last_ns)
+        return;
+    thread_guard_enter(slot);
+    add_unreached(slot, slot->cpu_last_ns);
+    thread_guard_leave(slot);
+}
+
 void cpu_sample_unreached(struct thread_slot *slot, uint64_t now_ns)
 {
     uint64_t last = load_relaxed(&slot->cpu_last_ns);
@@ -193,9 +209,7 @@ void cpu_sample_unreached(struct thread_slot *slot, uint64_t now_ns)
     if (cpu_sample_is_unreached(slot, now_ns) &&
         __atomic_compare_exchange_n(&slot->cpu_last_ns, &last, now_ns, false, __ATOMIC_RELAXED,
                                     __ATOMIC_RELAXED))
-        add_known(&slot->label,
-                  PCS(options.signals ? PSEUDO_UNREACHED : PSEUDO_RUNNING, cpu_sample_root(slot)),
-                  now_ns - last, true);
+        add_unreached(slot, now_ns - last);
 }
 
 void cpu_sample_overhead(struct thread_slot *slot)

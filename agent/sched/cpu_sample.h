@@ -21,6 +21,9 @@ void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns);
 /* Has the thread's clock gone on without a sample for longer than ticks are late? It then blocks
  * the sampling signal, or is not libc's, and gets none. */
 bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns);
+/* Accounts what a thread used before it was found, which is its clock then. TICK, INIT; nobody
+ * samples it yet. */
+void cpu_sample_before_adoption(struct thread_slot *slot);
 /* Accounts the CPU time of such a thread; nothing for others. */
 void cpu_sample_unreached(struct thread_slot *slot, uint64_t now_ns);
 /* Where a thread began; for the main thread the program's entry point; 0: not known. */

@@ -115,7 +115,8 @@ static void add_named(const struct thread_slot *slot, enum pseudo_frame name, ui
     struct named_stack stack;
     if (!amount_ns)
         return;
-    uint32_t count = name_stack(slot, name, RECORD_RUNNING, &stack);
+    uint32_t state = name == PSEUDO_TAIL ? RECORD_UNTOLD : RECORD_RUNNING;
+    uint32_t count = name_stack(slot, name, state, &stack);
     add(slot, (const struct record_stack *)(const void *)&stack, count, amount_ns);
 }
 

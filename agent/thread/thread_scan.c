@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 
 #include "agent/base/compiler.h"
+#include "agent/base/format.h"
 #include "agent/base/sys.h"
 
 /* The kernel's record of a folder's entry. */
@@ -74,6 +76,22 @@ static void count_own(int tid, void *data)
     scan->own += scan->is_own(tid);
 }
 
+/* As the kernel has it; nothing where that is not told. */
+static void read_name(struct thread_slot *slot)
+{
+    char path[48], name[sizeof(slot->label.name)] = {0};
+    format(path, sizeof(path), "/proc/self/task/%d/comm", slot->tid);
+    int fd = sys_open(path, O_RDONLY, 0);
+    if (fd < 0)
+        return;
+    long length = sys_call3(SYS_read, fd, name, sizeof(name));
+    sys_close(fd);
+    if (length <= 0)
+        return;
+    name[length - 1] = 0; /* a line */
+    memcpy(slot->label.name, name, sizeof(name));
+}
+
 static void adopt(int tid, void *data)
 {
     struct scan *scan = data;
@@ -84,8 +102,10 @@ static void adopt(int tid, void *data)
         thread_find_slot(tid))
         return;
     struct thread_slot *slot = thread_adopt(tid);
-    if (slot)
-        scan->adopted(slot);
+    if (!slot)
+        return;
+    read_name(slot);
+    scan->adopted(slot);
 }
 
 static int release_gone(void (*gone)(struct thread_slot *slot))

@@ -113,7 +113,7 @@ START_TEST(test_chroot_without_the_folder)
              with.profiles);
     ck_assert_msg(strncmp(with.err, expected, strlen(expected)) == 0, "%s", with.err);
     const char *second = strchr(with.err, '\n') + 1;
-    ck_assert_msg(strstr(second, "are lost\n") && strchr(second, '\n')[1] == 0, "%s", with.err);
+    ck_assert_msg(strstr(second, "are lost: ") && strchr(second, '\n')[1] == 0, "%s", with.err);
     run_free(&with);
     run_free(&without);
 }

@@ -111,14 +111,14 @@ static void write_all(enum request asked, uint64_t deadline_ns)
 {
     bool has_thread = own_thread_is_there(&uploader_thread);
     /* What waits to be sent does not wait any more. */
-    if (asked == REQUEST_FINISH || !has_thread || routes_send())
+    bool hurries = asked == REQUEST_FINISH || (has_thread && routes_send());
+    if (hurries)
         uploader_finish();
     /* An app's thread may be in the middle of malloc, which libcurl calls. */
-    if (!has_thread)
-        uploader_run(thread_tls.internal && own_thread_is_known_to_libc());
-    else if (uploader_wait_done(deadline_ns) != 0)
+    bool may_send = thread_tls.internal && own_thread_is_known_to_libc();
+    if ((has_thread ? uploader_wait_done(deadline_ns) : uploader_drain(deadline_ns, may_send)) != 0)
         log_error("the last profiles were not written in time");
-    if (asked != REQUEST_FINISH)
+    if (hurries && asked != REQUEST_FINISH)
         uploader_resume();
 }
 

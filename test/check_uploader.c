@@ -231,6 +231,49 @@ START_TEST(a_pause_keeps_what_is_queued)
 }
 END_TEST
 
+static int drained_within;
+
+static bool drain_within(long number, const long args[6], long *result)
+{
+    if (number == SYS_renameat2)
+        drained_within = uploader_drain(clock_monotonic_ns() + 20 * NS_PER_SEC, false);
+    return watch_calls(number, args, result);
+}
+
+/* The blob in the loop's hands, and the turn that it comes to, are one thread's. */
+START_TEST(one_thread_at_a_time_writes)
+{
+    make_output_possible();
+    submit_blob(0);
+    stop_run_loop_at(SYS_renameat2);
+    start_run_loop();
+    sem_wait(&watch.stopped);
+    submit_blob(1);
+    uploader_run(false);
+    ck_assert_int_eq(uploader_drain(clock_monotonic_ns() + NS_PER_MS, false), -ETIMEDOUT);
+    ck_assert_str_eq(watch.order, "app.77.0000.cpu.pb ");
+    sem_post(&watch.go_on);
+    ck_assert_int_eq(uploader_drain(clock_monotonic_ns() + 20 * NS_PER_SEC, false), 0);
+    assert_blobs_written(0, 1);
+    end_run_loop();
+    submit_blob(2);
+    ck_assert_int_eq(uploader_drain(0, false), 0);
+    assert_blobs_written(0, 2);
+}
+END_TEST
+
+/* A handler that interrupted the run loop. */
+START_TEST(a_drain_in_the_midst_of_a_drain_is_refused)
+{
+    make_output_possible();
+    submit_blob(0);
+    sys_override = drain_within;
+    ck_assert_int_eq(uploader_drain(0, false), 0);
+    ck_assert_int_eq(drained_within, -EDEADLK);
+    assert_blobs_written(0, 0);
+}
+END_TEST
+
 START_TEST(submit_never_waits_for_work)
 {
     make_output_possible();
@@ -375,6 +418,8 @@ Suite *suite(void)
     tcase_add_test(all, waiting_ends_at_the_deadline);
     tcase_add_test(all, goes_on_after_an_end_that_was_none);
     tcase_add_test(all, a_pause_keeps_what_is_queued);
+    tcase_add_test(all, one_thread_at_a_time_writes);
+    tcase_add_test(all, a_drain_in_the_midst_of_a_drain_is_refused);
     tcase_add_loop_test(all, submit_never_waits_for_work, 0, 2);
     tcase_add_test(all, many_submit_while_it_runs);
     tcase_add_loop_test(all, fork_child_begins_anew, 0, 2);

@@ -8,7 +8,10 @@
  *      lock before it is freed. So whenever the lock is free, each buffer in `state` is whole,
  *      also in the memory image that a fork makes: uploader_reset_in_child frees them if the
  *      lock was free at the fork, and forgets them if not.
- *   3. `submitted` and `settled` are futex words that only grow. Who waits reads the word first,
+ *   3. One thread at a time is in the run loop: the uploader's own, or one that has to write
+ *      itself. It puts its id into `runner`, and takes it out under the lock with the look that
+ *      finds nothing left: what was submitted before that look is written by it.
+ *   4. `submitted` and `settled` are futex words that only grow. Who waits reads the word first,
  *      then looks at the state, then sleeps unless the word has changed. */
 #include "uploader/uploader.h"
 
@@ -47,6 +50,7 @@ static struct {
     struct blob ring[UPLOADER_QUEUE_LENGTH];
     unsigned first, count;
     struct blob work;
+    int runner;           /* id of the thread that is in the run loop, 0: none */
     bool sending;         /* a profile is queued for a backend */
     bool busy;            /* the run loop is between taking a blob and finding none left */
     bool stuck;           /* the first of the queue has failed and waits for its next try */
@@ -270,7 +274,8 @@ static bool settle_work(int error, bool last_try, uint32_t seen)
 
 enum step { STEP_TRY, STEP_LAST_TRY, STEP_LAST_SENDS, STEP_SAY_LOST, STEP_WAIT, STEP_END };
 
-static enum step next_step(void)
+/* `drains`: the loop is to end when nothing is left. */
+static enum step next_step(bool drains)
 {
     enum step step;
     lock_acquire(&state.lock);
@@ -281,8 +286,8 @@ static enum step next_step(void)
         state.work = take_first();
         state.busy = true;
         state.stuck = false;
-        step = state.finishing ? STEP_LAST_TRY : STEP_TRY;
-    } else if (state.finishing && state.sending) {
+        step = drains || state.finishing ? STEP_LAST_TRY : STEP_TRY;
+    } else if ((drains || state.finishing) && state.sending) {
         state.busy = true;
         step = STEP_LAST_SENDS;
     } else if (lost_at_end > 0) {
@@ -291,8 +296,10 @@ static enum step next_step(void)
     } else {
         state.busy = false;
         state.ended = state.finishing;
-        step = state.finishing ? STEP_END : STEP_WAIT;
+        step = drains || state.finishing ? STEP_END : STEP_WAIT;
     }
+    if (step == STEP_END)
+        state.runner = 0;
     lock_release(&state.lock);
     return step;
 }
@@ -331,11 +338,11 @@ static void try_work(bool last_try, uint32_t seen, bool may_send)
         wait_for_news(seen, clock_monotonic_ns() + UPLOADER_RETRY_NS, may_send);
 }
 
-void uploader_run(bool may_send)
+static void run(bool drains, bool may_send)
 {
     for (;;) {
         uint32_t seen = load_acquire(&state.submitted);
-        enum step step = next_step();
+        enum step step = next_step(drains);
         switch (step) {
         case STEP_TRY:
         case STEP_LAST_TRY:
@@ -356,6 +363,37 @@ void uploader_run(bool may_send)
             return;
         }
     }
+}
+
+/* Who is in the loop now: 0: the calling thread, which was not before. */
+static int enter_run(void)
+{
+    lock_acquire(&state.lock);
+    int runner = state.runner;
+    if (!runner)
+        state.runner = sys_tid();
+    lock_release(&state.lock);
+    return runner;
+}
+
+void uploader_run(bool may_send)
+{
+    if (enter_run() == 0)
+        run(false, may_send);
+}
+
+int uploader_drain(uint64_t deadline_ns, bool may_send)
+{
+    int runner = enter_run();
+    if (runner == sys_tid()) /* under the handler that this is called from: it will not go on */
+        return -EDEADLK;
+    if (runner)
+        return uploader_wait_done(deadline_ns);
+    lock_acquire(&state.lock);
+    state.last_try_ns = clock_monotonic_ns() + routes_exit_timeout_ns();
+    lock_release(&state.lock);
+    run(true, may_send);
+    return 0;
 }
 
 /* ------------------------------------------------------------------------------------------ */
@@ -454,6 +492,7 @@ void uploader_reset_in_child(int pid)
     memset(state.last, 0, sizeof state.last);
     state.first = state.count = 0;
     state.files_written = 0;
+    state.runner = 0;
     state.busy = state.sending = state.stuck = state.finishing = state.ended = state.pausing =
         false;
     in_failure = said_hopeless = said_unlisted = false;

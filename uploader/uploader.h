@@ -15,8 +15,8 @@
  *      more and returns. What is left then is counted (STAT_WINDOWS_FAILED) and said.
  *
  * Owns: the queue, the blobs in it, the output folder's state. Context: uploader_submit TICK,
- * INIT; uploader_run UP (or INIT at exit where no thread can be made). Locks: LOCK_UPLOADER,
- * held for queue pointers only, never over compression or I/O. */
+ * INIT; uploader_run UP; uploader_drain whoever has no thread of ours to write. Locks:
+ * LOCK_UPLOADER, held for queue pointers only, never over compression or I/O. */
 #ifndef LIBAGENT_UPLOADER_H
 #define LIBAGENT_UPLOADER_H
 
@@ -51,9 +51,14 @@ struct uploader_config {
 int uploader_start(const struct uploader_config *config) MUST_USE;
 /* Takes over `body` (left empty, also on failure). 0, or -ENOMEM (counted as dropped). */
 int uploader_submit(const struct blob_header *header, struct buffer *body) MUST_USE;
-/* The run loop of the uploader's thread: until uploader_finish, and the queue is done. `may_send`:
+/* The run loop of the uploader's thread: until uploader_finish, and the queue is done. Returns at
+ * once where another thread is in the loop, which then writes all that is queued. `may_send`:
  * libcurl may be called by the thread. */
 void uploader_run(bool may_send);
+/* Without the uploader's thread: the calling one tries all that is queued once more, or waits until
+ * the one that is in the run loop has. 0; -ETIMEDOUT; -EAGAIN as uploader_wait_done; -EDEADLK where
+ * the caller is a handler above the run loop. */
+int uploader_drain(uint64_t deadline_ns, bool may_send) MUST_USE;
 /* The run loop is to end once it has tried everything that is queued. */
 void uploader_finish(void);
 /* After a finish that was not the end (exec failed): uploader_run may be called again. */

@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -156,6 +158,20 @@ START_TEST(a_file_is_read_whole_or_cut)
     ck_assert_int_eq(sys_read_file(path, data, sizeof(data)), 0);
     unlink(path);
     close(fd);
+}
+END_TEST
+
+START_TEST(only_a_regular_file_is_read)
+{
+    char fifo[64], data[8];
+    snprintf(fifo, sizeof(fifo), "/tmp/check_sys.%d.fifo", (int)getpid());
+    ck_assert_int_eq(mkfifo(fifo, 0600), 0);
+    ck_assert_int_eq(sys_read_file(fifo, data, sizeof(data)), -EINVAL);
+    unlink(fifo);
+    ck_assert_int_eq(sys_read_file("/tmp", data, sizeof(data)), -EINVAL);
+    ck_assert_int_eq(sys_read_file("/dev/ptmx", data, sizeof(data)), -EINVAL);
+    ck_assert_str_eq(data, "");
+    ck_assert_int_gt(sys_read_file("/proc/self/stat", data, sizeof(data)), 0);
 }
 END_TEST
 
@@ -348,6 +364,7 @@ Suite *suite(void)
     tcase_add_test(calls, short_transfers_go_on);
     tcase_add_test(calls, an_error_after_some_bytes_tells_the_bytes);
     tcase_add_test(calls, a_file_is_read_whole_or_cut);
+    tcase_add_test(calls, only_a_regular_file_is_read);
     tcase_add_test(calls, mapped_memory_is_zero_and_goes);
     tcase_add_test(calls, readable_tells_each_byte_of_a_page_border);
     tcase_add_test(calls, readable_refuses_what_no_process_has);

@@ -5,6 +5,7 @@
 #include <linux/futex.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #ifdef LIBAGENT_TEST
@@ -57,10 +58,14 @@ long sys_read_file(const char *path, char *data, size_t size)
     if (size == 0)
         return -EINVAL;
     data[0] = 0;
-    int fd = sys_open(path, O_RDONLY | O_NOCTTY, 0);
+    /* Without O_NONBLOCK a fifo that nobody writes to would hold us up. */
+    int fd = sys_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
     if (fd < 0)
         return fd;
-    long length = sys_read(fd, data, size - 1);
+    struct stat status;
+    long length = sys_call2(SYS_fstat, fd, &status);
+    if (length == 0)
+        length = S_ISREG(status.st_mode) ? sys_read(fd, data, size - 1) : -EINVAL;
     sys_close(fd);
     data[length > 0 ? length : 0] = 0;
     return length;

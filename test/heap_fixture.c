@@ -15,7 +15,7 @@ void heap_fixture_start(size_t bytes)
 
 void heap_fixture_start_one_in(size_t bytes, uint64_t one_in)
 {
-    arena_set_budget(bytes / 3 * 8);
+    arena_set_budget(bytes / 5 * 16);
     ck_assert_int_eq(heap_recorder_start(one_in), 0);
     arena_set_budget(SIZE_MAX);
 }

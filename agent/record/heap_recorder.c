@@ -15,10 +15,14 @@ uint8_t heap_filter[HEAP_FILTER_SIZE];
 void (*model_step)(const void *place);
 #endif
 
-/* Shares of the memory: a quarter for stacks and threads (6 MiB of 24: 26,000 stacks of 25 frames).
+/* Shares of the memory: a quarter for stacks and threads (5 MiB of 20: 22,000 stacks of 25 frames).
  * Of the rest three tenths for slots: 13 bytes of slots for the 48 of a record is what keeps them
  * three fifths full when all records are in use. */
 enum { KEYS_SHARE = 4, SLOTS_TENTHS = 3, SLOTS_FULL_TENTHS = 6 };
+
+/* What the windows and threads leave has room for these and, beside them, for a wall profile, which
+ * a later start may ask for: the tables stay as long as the process. */
+enum { BUDGET_SIXTEENTHS = 5 };
 
 /* Too little for the smallest tables. */
 static const size_t least_bytes = (size_t)128 << 10;
@@ -45,16 +49,11 @@ static int create_tables(size_t bytes)
     return error;
 }
 
-/* Smaller ones have no room for both. */
-static const size_t wall_budget_min = (size_t)32 << 20;
-
 int heap_recorder_start(uint64_t one_in)
 {
     int error = heap.pool.records ? 0 : -ENOMEM;
-    size_t budget = arena_budget();
-    /* A sixteenth stays for wall time, which may be asked for by a later start. */
-    size_t for_wall = budget >= wall_budget_min ? budget / 16 : 0;
-    for (size_t bytes = budget / 8 * 3 - for_wall; error && bytes > least_bytes; bytes /= 2)
+    for (size_t bytes = arena_budget() / 16 * BUDGET_SIXTEENTHS; error && bytes > least_bytes;
+         bytes /= 2)
         error = create_tables(bytes);
     if (error)
         log_warn("no live heap: its tables have no room in LIBAGENT_MEMORY");

@@ -287,6 +287,19 @@ START_TEST(test_fork_in_each_state)
 }
 END_TEST
 
+/* The live heap's tables stay over a stop: its blocks are live still. */
+START_TEST(test_a_start_has_room_for_wall_time_after_one_of_the_heap)
+{
+    struct run with;
+    run(&with, "api", (const char *[]){"wall-after-heap", NULL},
+        (const char *[]){"LIBAGENT_START=manual", NULL}, false);
+    run_expect_quiet_success(&with);
+    ck_assert_int_eq(run_number(&with, "wall"), 0);
+    ck_assert_uint_eq(run_file_count(&with, ".wall.pb.gz"), 1);
+    run_free(&with);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("api");
@@ -298,6 +311,7 @@ Suite *suite(void)
     tcase_add_loop_test(functions, test_a_process_that_is_left_out_is_not_started, 0, 2);
     tcase_add_test(functions, test_a_start_knows_nothing_of_the_time_before);
     tcase_add_test(functions, test_a_start_knows_no_wall_time_before_it);
+    tcase_add_test(functions, test_a_start_has_room_for_wall_time_after_one_of_the_heap);
     suite_add_tcase(suite, functions);
     TCase *ways = tcase_create("ways out");
     tcase_set_timeout(ways, 120);

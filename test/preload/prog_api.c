@@ -75,6 +75,17 @@ static void manual(void)
     work_after();
 }
 
+/* Wall time beside what the live heap keeps. */
+static void wall_after_heap(void)
+{
+    say("heap", libagent_start("profiles=cpu,alloc,heap"));
+    work_before();
+    say("stop", libagent_stop());
+    say("wall", libagent_start("profiles=wall"));
+    work_after();
+    say("stop", libagent_stop());
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
@@ -82,6 +93,8 @@ int main(int argc, char **argv)
         count();
     else if (strcmp(name, "manual") == 0)
         manual();
+    else if (strcmp(name, "wall-after-heap") == 0)
+        wall_after_heap();
     else
         use_if_there();
     return 0;

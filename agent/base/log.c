@@ -257,8 +257,8 @@ void log_start(enum log_level level, const char *path)
     store_relaxed(&level_in_force, level);
     set_path(path);
     path_failure_said = false;
-    /* A thread of the agent's, which starts it anew, has no descriptor 2 to be looked at. */
-    if (!is_detached())
+    /* A later start may come when the app has another file there, or by a thread that has none. */
+    if (!standard_error.known)
         remember_standard_error();
 }
 

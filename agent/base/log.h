@@ -18,8 +18,8 @@
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
-/* `path` NULL: standard error. Remembers the identity of descriptor 2. The path is copied, and
- * made absolute. Lines before it go to standard error at level warn. */
+/* `path` NULL: standard error. The first one remembers the identity of descriptor 2. The path is
+ * copied, and made absolute. Lines before it go to standard error at level warn. */
 void log_start(enum log_level level, const char *path);
 /* One line of at most 1 KiB of UTF-8; what cannot be printed (from a %s) becomes '?'. */
 void log_line(enum log_level level, const char *pattern, ...) PRINTF_LIKE(2, 3);

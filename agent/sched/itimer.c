@@ -70,7 +70,8 @@ static const char *what_the_app_has(void)
     if (sys_call2(SYS_getitimer, kind->which, &value) != 0 || value.it_value.tv_sec ||
         value.it_value.tv_usec)
         return "a timer of its own with";
-    if (lock_signal_mask() & signal_bit())
+    /* A start from outside comes by a thread of ours, which blocks all. */
+    if (!thread_tls.internal && (lock_signal_mask() & signal_bit()))
         return "blocked";
     return NULL;
 }

@@ -108,6 +108,22 @@ START_TEST(test_signal_that_was_blocked_at_the_start)
 }
 END_TEST
 
+/* The timer is used again: the agent's thread, which blocks all signals, is not the program. */
+START_TEST(test_a_start_from_outside)
+{
+    struct run run;
+    run_program(&run, &(struct run_request){
+                          .program = "itimers",
+                          .arguments = (const char *[]){"toggle", schedulers[_i].timer, NULL},
+                          .environment =
+                              (const char *[]){schedulers[_i].option, "LIBAGENT_TOGGLE_SIGNAL=USR2",
+                                               "LIBAGENT_LOG=warn", NULL}});
+    run_expect_quiet_success(&run);
+    ck_assert_str_eq(run.out, "");
+    run_free(&run);
+}
+END_TEST
+
 /* What the kernel has of handlers, masks, pending signals and timers. */
 START_TEST(test_no_signal_is_used_where_none_may_be)
 {
@@ -135,6 +151,7 @@ Suite *suite(void)
     tcase_add_loop_test(tcase, test_same_as_without, 0, 2 * CASES);
     tcase_add_test(tcase, test_death_by_alarm);
     tcase_add_test(tcase, test_signal_that_was_blocked_at_the_start);
+    tcase_add_loop_test(tcase, test_a_start_from_outside, 0, 2);
     tcase_add_test(tcase, test_no_signal_is_used_where_none_may_be);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -185,6 +185,15 @@ static void exec_blocked(void)
     work(500);
 }
 
+/* Off and on again from outside. */
+static void toggle(void)
+{
+    raise(SIGUSR2);
+    work(200);
+    raise(SIGUSR2);
+    work(500);
+}
+
 static void show_lines(const char *path, const char *beginning)
 {
     char line[256];
@@ -261,6 +270,7 @@ static const struct {
     {"exec-armed", exec_armed},
     {"exec-ignored", exec_ignored},
     {"exec-blocked", exec_blocked},
+    {"toggle", toggle},
     {"show-signals", show_signals},
     {"forks", forks},
 };

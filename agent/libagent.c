@@ -10,6 +10,7 @@
 #include "agent/base/options.h"
 #include "agent/life.h"
 #include "agent/thread/thread_context.h"
+#include "uploader/uploader.h"
 
 /* What libagent_stop may be held up by: a window takes milliseconds, unless a disk is slow. */
 static const uint64_t stop_limit_ns = 3 * NS_PER_SEC;
@@ -67,7 +68,11 @@ static int flush(int timeout_ms)
     if (!is_ours)
         return -ENOTCONN;
     thread_tls.inside++;
-    int error = agent_thread_flush(clock_monotonic_ns() + (uint64_t)timeout_ms * NS_PER_MS);
+    uint64_t deadline = clock_monotonic_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+    int error = agent_thread_flush(deadline);
+    /* Others have put their windows behind ours meanwhile. */
+    if (error == -ETIMEDOUT && clock_monotonic_ns() < deadline)
+        error = uploader_wait_done(deadline) == 0 ? 0 : -ETIMEDOUT;
     thread_tls.inside--;
     return error;
 }

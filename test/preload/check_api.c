@@ -287,6 +287,17 @@ START_TEST(test_fork_in_each_state)
 }
 END_TEST
 
+START_TEST(test_many_threads_flush_at_once)
+{
+    struct run with;
+    run(&with, "api", (const char *[]){"flush-by-many", NULL},
+        (const char *[]){"LIBAGENT_ALLOC_INTERVAL=64KiB", NULL}, false);
+    run_expect_quiet_success(&with);
+    ck_assert_int_eq(run_number(&with, "late"), 0);
+    run_free(&with);
+}
+END_TEST
+
 /* The live heap's tables stay over a stop: its blocks are live still. */
 START_TEST(test_a_start_has_room_for_wall_time_after_one_of_the_heap)
 {
@@ -312,6 +323,7 @@ Suite *suite(void)
     tcase_add_test(functions, test_a_start_knows_nothing_of_the_time_before);
     tcase_add_test(functions, test_a_start_knows_no_wall_time_before_it);
     tcase_add_test(functions, test_a_start_has_room_for_wall_time_after_one_of_the_heap);
+    tcase_add_test(functions, test_many_threads_flush_at_once);
     suite_add_tcase(suite, functions);
     TCase *ways = tcase_create("ways out");
     tcase_set_timeout(ways, 120);

@@ -1,8 +1,9 @@
 /* A program that uses the agent where it is there, by weak symbols. */
 /* CFLAGS: -O1 */
-/* LIBS: -ldl */
+/* LIBS: -ldl -lpthread */
 #define LIBAGENT_WEAK
 #include <dlfcn.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "agent/libagent.h"
@@ -86,6 +87,29 @@ static void wall_after_heap(void)
     say("stop", libagent_stop());
 }
 
+enum { FLUSHERS = 4, FLUSHES = 100 };
+
+static void *flush_often(void *late)
+{
+    for (int i = 0; i < FLUSHES; i++) {
+        keep(malloc(1 << 20));
+        if (libagent_flush(10000) != 0)
+            __atomic_fetch_add((int *)late, 1, __ATOMIC_RELAXED);
+    }
+    return NULL;
+}
+
+static void flush_by_many(void)
+{
+    pthread_t threads[FLUSHERS];
+    int late = 0;
+    for (int i = 0; i < FLUSHERS; i++)
+        pthread_create(&threads[i], NULL, flush_often, &late);
+    for (int i = 0; i < FLUSHERS; i++)
+        pthread_join(threads[i], NULL);
+    say("late", late);
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
@@ -95,6 +119,8 @@ int main(int argc, char **argv)
         manual();
     else if (strcmp(name, "wall-after-heap") == 0)
         wall_after_heap();
+    else if (strcmp(name, "flush-by-many") == 0)
+        flush_by_many();
     else
         use_if_there();
     return 0;

@@ -432,8 +432,11 @@ int agent_thread_stop(uint64_t deadline_ns)
     ring();
     uploader_finish();
     bool ended = own_thread_wait_none(&uploader_thread, deadline_ns);
-    if (!thread_tls.internal && !stays)
+    if (!thread_tls.internal && !stays) {
         ended &= own_thread_wait_none(&agent_thread, deadline_ns);
+        if (ended) /* the kernel counts a thread a little longer */
+            agent_thread_wait_gone(deadline_ns);
+    }
     flush_own_threads_end();
     return ended && uploader_is_done() ? 0 : -ETIMEDOUT;
 }

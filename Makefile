@@ -410,12 +410,10 @@ $(BENCH)/in_place.so: test/bench/in_place.c $(UNWIND_PARTS)
 # Each line alone, so that the first thing that fails is the last thing read.
 test: deps
 	$(MAKE) all
-	$(MAKE) lint
 	$(MAKE) check
-	$(MAKE) coverage
 	$(MAKE) SAN=address,undefined check
 	$(MAKE) SAN=thread check
-	$(MAKE) check-preload
+	$(MAKE) -j2 --output-sync=target lint check-preload
 	$(MAKE) test-unwind FORM=short
 
 # The module suites and the programs whose truth is known, for aarch64 under an emulator.

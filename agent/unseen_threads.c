@@ -16,10 +16,12 @@ static const uint64_t last_look_ns = 60 * NS_PER_SEC;
 
 static uint64_t start_ns;
 static uint64_t next_ns = UINT64_MAX;
+static uint32_t left_before; /* threads, at the last look */
 
 void unseen_threads_start(uint64_t now_ns)
 {
     start_ns = now_ns;
+    left_before = threads_left();
     store_relaxed(&next_ns, now_ns + first_look_ns);
 }
 
@@ -47,8 +49,11 @@ void unseen_threads_look(uint64_t now_ns)
 void unseen_threads_last_look(void)
 {
     struct stat task;
+    uint32_t left = threads_left();
+    /* The kernel may still have some that have left since. */
+    uint32_t leaving = left - exchange_acq_rel(&left_before, left);
     /* The folder has a link for each thread, and two of its own. */
     if (sys_call4(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &task, 0) == 0 &&
-        task.st_nlink > threads_known() + 2)
+        task.st_nlink > threads_known() + leaving + 2)
         agent_thread_want_scan();
 }

@@ -3,8 +3,8 @@
  *
  * The agent's thread finds them by a scan at each period's end. So that they are sampled before,
  * the number of the process's threads is held against the slots some times in its first minute, in
- * a thread of the app: where there are more, the agent's thread is made at once. A thread that is
- * about to end may be counted, too: then it is made for nothing.
+ * a thread of the app: where there are more, the agent's thread is made at once. As many as have
+ * left their slots since the last look are left out: the kernel may still count them.
  *
  * Owns: the time of the next look. Context: unseen_threads_look SIG, HOOK, THR; start INIT. Locks:
  * none. */

@@ -102,8 +102,6 @@ static void put_first(const struct blob *blob)
     state.count++;
 }
 
-/* ------------------------------------------------------------------------------------------ */
-
 /* A post under way ends where the run loop has to. */
 static bool has_to_stop(void)
 {

@@ -8,6 +8,7 @@
 #include "agent/base/compiler.h"
 #include "agent/base/sys.h"
 #include "agent/flush.h"
+#include "agent/thread/left_threads.h"
 #include "agent/thread/thread_context.h"
 
 /* Looks at 0.1 s, 0.2 s, 0.4 s and so on; a minute has ten. */
@@ -21,7 +22,7 @@ static uint32_t left_before; /* threads, at the last look */
 void unseen_threads_start(uint64_t now_ns)
 {
     start_ns = now_ns;
-    left_before = threads_left();
+    left_before = left_threads_count();
     store_relaxed(&next_ns, now_ns + first_look_ns);
 }
 
@@ -49,7 +50,7 @@ void unseen_threads_look(uint64_t now_ns)
 void unseen_threads_last_look(void)
 {
     struct stat task;
-    uint32_t left = threads_left();
+    uint32_t left = left_threads_count();
     /* The kernel may still have some that have left since. */
     uint32_t leaving = left - exchange_acq_rel(&left_before, left);
     /* The folder has a link for each thread, and two of its own. */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "agent/base/sys.h"
+#include "agent/thread/left_threads.h"
 #include "agent/thread/thread_scan.h"
 #include "test/demand.h"
 #include "test/record_fixture.h"
@@ -121,6 +122,23 @@ START_TEST(a_thread_without_a_slot_gets_one)
         ck_assert_uint_eq(slots_of(tids[i]), 1);
     }
     ck_assert_uint_eq(slots_of(getpid()), 1);
+    end_threads();
+}
+END_TEST
+
+START_TEST(a_thread_that_has_left_is_not_adopted)
+{
+    start();
+    start_threads(be_there);
+    left_threads_add(tids[1]);
+    ck_assert_uint_eq(left_threads_count(), 1);
+    scan();
+    ck_assert_int_eq(adopted_count, THREADS - 1);
+    ck_assert_int_eq(times_adopted(tids[1]), 0);
+    for (int i = 0; i < 64; i++)
+        left_threads_add(1);
+    scan();
+    ck_assert_int_eq(times_adopted(tids[1]), 1);
     end_threads();
 }
 END_TEST
@@ -325,6 +343,7 @@ Suite *suite(void)
     TCase *scans = tcase_create("scans");
     tcase_set_timeout(scans, 60);
     tcase_add_test(scans, a_thread_without_a_slot_gets_one);
+    tcase_add_test(scans, a_thread_that_has_left_is_not_adopted);
     tcase_add_test(scans, the_agents_own_threads_get_none);
     tcase_add_test(scans, a_thread_with_a_slot_keeps_it);
     tcase_add_test(scans, the_slot_of_a_thread_that_is_gone_is_free_again);

@@ -216,14 +216,23 @@ void cpu_sample_overhead(struct thread_slot *slot)
 {
     static const uint64_t frames[OVERHEAD_PARTS] = {
         [OVERHEAD_HANDLERS] = PSEUDO_HANDLERS, [OVERHEAD_HOOKS] = PSEUDO_HOOKS};
+    int64_t amounts[OVERHEAD_PARTS], too_much = 0;
     for (int part = 0; part < OVERHEAD_PARTS; part++) {
-        int64_t amount = __atomic_exchange_n(&slot->overhead_ns[part], 0, __ATOMIC_RELAXED);
-        if (amount < 0) /* a window told too much of it; the next one tells less */
-            add_relaxed(&slot->overhead_ns[part], amount);
-        else if (amount > 0)
-            add_known(&slot->label, PCS(PSEUDO_OVERHEAD, frames[part], cpu_sample_root(slot)),
-                      (uint64_t)amount, false);
+        amounts[part] = __atomic_exchange_n(&slot->overhead_ns[part], 0, __ATOMIC_RELAXED);
+        too_much -= MIN_OF(amounts[part], (int64_t)0);
     }
+    /* What was told too much is taken off whichever part there is. */
+    for (int part = 0; part < OVERHEAD_PARTS; part++) {
+        int64_t less = MIN_OF(too_much, amounts[part]);
+        if (amounts[part] <= 0)
+            continue;
+        too_much -= less;
+        if (amounts[part] > less)
+            add_known(&slot->label, PCS(PSEUDO_OVERHEAD, frames[part], cpu_sample_root(slot)),
+                      (uint64_t)(amounts[part] - less), false);
+    }
+    if (too_much) /* an earlier window has it; the next one tells less */
+        add_relaxed(&slot->overhead_ns[OVERHEAD_HANDLERS], -too_much);
 }
 
 void cpu_sample_add_overhead(const struct thread_label *label, enum pseudo_frame part,

@@ -9,6 +9,7 @@
 #include "agent/base/next.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
+#include "agent/thread/left_threads.h"
 #include "agent/thread/libc_thread.h"
 
 /* Linux 4.14; the headers of older systems lack it. */
@@ -23,7 +24,6 @@ static struct {
     uint32_t capacity;
     uint64_t free_head;
     uint32_t used; /* slots ever taken */
-    uint32_t left; /* threads that have */
     int32_t pid;
     uint32_t *here; /* 1; 0 in a child that was not reset; NULL: the kernel cannot tell */
     void (*leaving)(void);
@@ -324,14 +324,9 @@ void thread_leave(void)
     struct thread_slot *slot = thread_current();
     thread_tls.slot = NULL;
     thread_tls.left = 1;
-    add_relaxed(&threads.left, 1);
+    left_threads_add(sys_tid());
     if (slot)
         thread_release_slot(slot);
-}
-
-uint32_t threads_left(void)
-{
-    return load_relaxed(&threads.left);
 }
 
 /* CPU clocks take a system call of 0.3 us, which is as long as the rest of a sample; so the time

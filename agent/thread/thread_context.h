@@ -137,8 +137,6 @@ static inline bool thread_has_tls(struct thread_slot *slot)
 }
 /* Gives back the calling thread's slot. The caller has deleted its timer. THR, HOOK. */
 void thread_leave(void);
-/* How many have; the kernel may still count the last ones. Any context. */
-uint32_t threads_left(void);
 /* Where the calling thread's data are, at or near the end of its stack. Any context. */
 uintptr_t thread_pointer(void);
 /* Is this libc's handle (pthread_self) of the calling thread? Any context. */

@@ -7,6 +7,7 @@
 #include "agent/base/compiler.h"
 #include "agent/base/format.h"
 #include "agent/base/sys.h"
+#include "agent/thread/left_threads.h"
 
 /* The kernel's record of a folder's entry. */
 struct entry {
@@ -97,9 +98,9 @@ static void adopt(int tid, void *data)
     struct scan *scan = data;
     /* The first thread was attached at the start; where it has no slot it has ended. While a slot
      * waits for its thread (tid 0), this may be the one: a later scan looks again. Asked in this
-     * order, as the thread stores its tid in between. */
-    if ((tid == thread_pid() && !scan->with_main) || scan->is_own(tid) || thread_find_slot(0) ||
-        thread_find_slot(tid))
+     * order, as the thread stores its tid in between. One that has left is accounted already. */
+    if ((tid == thread_pid() && !scan->with_main) || scan->is_own(tid) || left_threads_has(tid) ||
+        thread_find_slot(0) || thread_find_slot(tid))
         return;
     struct thread_slot *slot = thread_adopt(tid);
     if (!slot)

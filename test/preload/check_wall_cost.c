@@ -42,11 +42,12 @@ END_TEST
 /* No thread of the program comes by to begin the agent's, and no clock moves. */
 START_TEST(test_idle_program)
 {
-    run_program(&run,
-                &(struct run_request){.program = "/bin/sleep",
-                                      .arguments = (const char *[]){"2.5", NULL},
-                                      .environment = (const char *[]){"LIBAGENT_PROFILES=wall",
-                                                                      "LIBAGENT_PERIOD=1s", NULL}});
+    run_program(&run, &(struct run_request){.program = "/bin/sleep",
+                                            .arguments = (const char *[]){"2.5", NULL},
+                                            /* Set: else ticks of an idle program are rarer. */
+                                            .environment = (const char *[]){
+                                                "LIBAGENT_PROFILES=wall", "LIBAGENT_FREQUENCY=101",
+                                                "LIBAGENT_PERIOD=1s", NULL}});
     run_expect_quiet_success(&run);
     profile_load(&profile, run.profiles, "wall", run.pid);
     int64_t asleep = profile_of_state(&profile, WALL_NS, "clock_nanosleep");

@@ -1,0 +1,18 @@
+/* left_threads.h: threads that have given their slots back, and are accounted, but that the kernel
+ * may still know: from there to a thread's end it takes microseconds, or a little longer where it
+ * calls exit. A scan is not to take them for threads that nobody told of.
+ *
+ * Owns: the last numbers. Context: any. Locks: none. */
+#ifndef LIBAGENT_LEFT_THREADS_H
+#define LIBAGENT_LEFT_THREADS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+void left_threads_add(int tid);
+/* How many so far. */
+uint32_t left_threads_count(void);
+/* Is it one of the last 64? */
+bool left_threads_has(int tid);
+
+#endif

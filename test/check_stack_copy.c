@@ -236,7 +236,9 @@ START_TEST(frames_that_hang_on_the_frame_pointer)
         check_waiting_thread(wait_at_gate, SYS_read, "in read");
         /* This one saves the frame pointer. */
         check_waiting_thread(wait_for_condition, SYS_futex, "in pthread_cond_wait");
+#ifndef __SANITIZE_THREAD__ /* whose read and wait save it */
         ck_assert_uint_gt(guessed, i);
+#endif
     }
 }
 END_TEST

@@ -102,6 +102,26 @@ static uint32_t walk_and_add(struct thread_slot *slot, const struct unwinder *by
     return flags;
 }
 
+/* The walk's flags; 0 where there is no buffer for it: the sample is put off. */
+static uint32_t take_sample(struct thread_slot *slot, const struct unwinder *by, void *ucontext)
+{
+    uint64_t begin = clock_monotonic_ns() - sampling_signal_cost_ns;
+    uint64_t now = clock_thread_cpu_ns();
+    struct record_stack *stack = scratch_claim();
+    if (!stack) {
+        stats_add(STAT_CPU_DROPPED_BUSY, 1);
+        return 0;
+    }
+    thread_note_name(slot);
+    thread_guard_enter(slot);
+    uint32_t flags = walk_and_add(slot, by, stack, ucontext, take_app_time(slot, now));
+    thread_guard_leave(slot);
+    scratch_give(stack);
+    stats_add(STAT_CPU_SAMPLES, 1);
+    thread_add_overhead(slot, OVERHEAD_HANDLERS, begin, 1);
+    return flags;
+}
+
 /* A function of its own: inlined, the thread pointer could be read before it is known to be one. */
 static __attribute__((noinline)) void sample(struct thread_slot *slot, void *ucontext)
 {
@@ -118,22 +138,7 @@ static __attribute__((noinline)) void sample(struct thread_slot *slot, void *uco
         thread_take_over(slot);
     }
     tls->inside = 1;
-    uint32_t flags = 0;
-    uint64_t begin = clock_monotonic_ns() - sampling_signal_cost_ns;
-    uint64_t now = clock_thread_cpu_ns();
-    struct record_stack *stack = scratch_claim();
-    if (stack) {
-        thread_note_name(slot);
-        thread_guard_enter(slot);
-        flags = walk_and_add(slot, unwinder_inside_handler(ucontext), stack, ucontext,
-                             take_app_time(slot, now));
-        thread_guard_leave(slot);
-        scratch_give(stack);
-        stats_add(STAT_CPU_SAMPLES, 1);
-        thread_add_overhead(slot, OVERHEAD_HANDLERS, begin, 1);
-    } else {
-        stats_add(STAT_CPU_DROPPED_BUSY, 1);
-    }
+    uint32_t flags = take_sample(slot, unwinder_inside_handler(ucontext), ucontext);
     moment_pass(flags & UNWIND_CLEAN);
     tls->inside = 0;
 }
@@ -143,20 +148,7 @@ static __attribute__((noinline)) void sample(struct thread_slot *slot, void *uco
  * nothing there. */
 static void sample_without_tls(struct thread_slot *slot, void *ucontext)
 {
-    uint64_t begin = clock_monotonic_ns() - sampling_signal_cost_ns;
-    uint64_t now = clock_thread_cpu_ns();
-    struct record_stack *stack = scratch_claim();
-    if (!stack) {
-        stats_add(STAT_CPU_DROPPED_BUSY, 1);
-        return;
-    }
-    thread_note_name(slot);
-    thread_guard_enter(slot);
-    (void)walk_and_add(slot, &unwinder_cfi, stack, ucontext, take_app_time(slot, now));
-    thread_guard_leave(slot);
-    scratch_give(stack);
-    stats_add(STAT_CPU_SAMPLES, 1);
-    thread_add_overhead(slot, OVERHEAD_HANDLERS, begin, 1);
+    (void)take_sample(slot, &unwinder_cfi, ucontext);
 }
 
 void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext)

@@ -7,6 +7,7 @@
 
 #include "agent/base/format.h"
 #include "agent/base/sys.h"
+#include "agent/export/address_search.h"
 
 enum { CHUNK = 64 << 10, LINE_MAX_BYTES = SYMBOL_NAME_MAX + 64 };
 
@@ -56,26 +57,13 @@ static bool parse(const char *at, const char *end, struct line *line)
     return line->length > 0 && !memchr(line->name, 0, line->length);
 }
 
-static size_t lower_bound(const struct reader *reader, uint64_t value)
-{
-    size_t low = 0, high = reader->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (reader->addresses[middle] < value)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static int take_line(struct reader *reader, const char *start, const char *end)
 {
     struct line line;
     if (!parse(start, end, &line))
         return 0;
     struct symbol_name name = {.length = 0};
-    for (size_t i = lower_bound(reader, line.start);
+    for (size_t i = address_lower_bound(reader->addresses, reader->count, line.start);
          i < reader->count && reader->addresses[i] - line.start < line.size; i++) {
         if (reader->names[i].length)
             continue;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "agent/base/sys.h"
+#include "agent/export/address_search.h"
 
 enum {
     CHUNK_SYMBOLS = 2048,     /* 48 KiB a read */
@@ -235,20 +236,6 @@ static bool is_function(const struct symbol_pass *pass, const Elf64_Sym *symbol)
                        (symbol->st_value >= section->start && symbol->st_value < section->end));
 }
 
-/* The first address that is not below `value`. */
-static size_t lower_bound(const struct symbol_pass *pass, uint64_t value)
-{
-    size_t low = 0, high = pass->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (pass->addresses[middle] < value)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* Something starts or ends at `at`; `next` is the first address that is not below. */
 static void note_bound(struct symbol_pass *pass, size_t next, uint64_t at, enum bound_kind kind)
 {
@@ -304,7 +291,7 @@ static int add_symbol(struct symbol_pass *pass, const Elf64_Sym *symbol)
         note_bound(pass, pass->count, symbol->st_value, BOUND_SIZED);
         return 0;
     }
-    size_t i = lower_bound(pass, symbol->st_value);
+    size_t i = address_lower_bound(pass->addresses, pass->count, symbol->st_value);
     if (symbol->st_size == 0)
         return add_without_size(pass, &candidate, i);
     note_bound(pass, i, symbol->st_value, BOUND_SIZED);

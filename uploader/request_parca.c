@@ -12,37 +12,24 @@ enum {
     REQUEST_NORMALIZED = 3,
     SERIES_LABEL_SET = 1,
     SERIES_SAMPLES = 2,
-    LABEL_SET_LABELS = 1,
-    LABEL_NAME = 1,
-    LABEL_VALUE = 2,
     SAMPLE_PROFILE = 1,
     FRAME = 5,
 };
-
-static void add_label(struct buffer *out, const char *name, const char *value, size_t length)
-{
-    if (!length)
-        return;
-    size_t mark = pb_begin(out, LABEL_SET_LABELS);
-    pb_bytes(out, LABEL_NAME, name, strlen(name));
-    pb_bytes(out, LABEL_VALUE, value, length);
-    pb_end(out, mark);
-}
 
 static void add_labels(const struct shipment *shipment, struct buffer *out)
 {
     const struct upload_identity *identity = shipment->identity;
     const char *metric = profile_metric(shipment->header->family);
     const char *service = shipment->header->service;
-    add_label(out, "__name__", metric, strlen(metric));
-    add_label(out, "job", service, strlen(service));
-    add_label(out, "node", identity->host, strlen(identity->host));
+    series_label_add(out, "__name__", metric, strlen(metric));
+    series_label_add(out, "job", service, strlen(service));
+    series_label_add(out, "node", identity->host, strlen(identity->host));
     /* A name that comes twice is refused with the profile. */
     static const char *const reserved[] = {"job", "node", NULL};
     struct series_label label;
     const char *place = identity->tags.text;
     while (series_label_next(&identity->tags, &place, reserved, &label))
-        add_label(out, label.name, label.value, label.length);
+        series_label_add(out, label.name, label.value, label.length);
 }
 
 void request_parca(const struct shipment *shipment, struct http_request *request)

@@ -9,43 +9,30 @@
 
 enum {
     PUSH_SERIES = 1,
-    SERIES_LABELS = 1,
     SERIES_SAMPLES = 2,
-    LABEL_NAME = 1,
-    LABEL_VALUE = 2,
     SAMPLE_PROFILE = 1,
     SAMPLE_ID = 2,
     /* The server takes 30 labels in all. */
     TAGS_MAX = 24,
 };
 
-static void add_label(struct buffer *out, const char *name, const char *value, size_t length)
-{
-    if (!length)
-        return;
-    size_t mark = pb_begin(out, SERIES_LABELS);
-    pb_bytes(out, LABEL_NAME, name, strlen(name));
-    pb_bytes(out, LABEL_VALUE, value, length);
-    pb_end(out, mark);
-}
-
 static void add_labels(const struct shipment *shipment, struct buffer *out)
 {
     const struct upload_identity *identity = shipment->identity;
     const char *metric = profile_metric(shipment->header->family);
     const char *service = shipment->header->service;
-    add_label(out, "__name__", metric, strlen(metric));
-    add_label(out, "service_name", service, strlen(service));
+    series_label_add(out, "__name__", metric, strlen(metric));
+    series_label_add(out, "service_name", service, strlen(service));
     /* Values are of the window alone; without this the server takes them for sums since the start
      * and stores differences. */
-    add_label(out, "__delta__", "false", 5);
-    add_label(out, "host", identity->host, strlen(identity->host));
+    series_label_add(out, "__delta__", "false", 5);
+    series_label_add(out, "host", identity->host, strlen(identity->host));
     static const char *const reserved[] = {"service_name", "host", NULL};
     struct series_label label;
     const char *place = identity->tags.text;
     for (int i = 0; i < TAGS_MAX && series_label_next(&identity->tags, &place, reserved, &label);
          i++)
-        add_label(out, label.name, label.value, label.length);
+        series_label_add(out, label.name, label.value, label.length);
 }
 
 void request_pyroscope(const struct shipment *shipment, struct http_request *request)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "agent/base/format.h"
+#include "agent/base/protobuf.h"
 
 void uuid_text(char out[UUID_SIZE], const uint64_t random[2])
 {
@@ -72,6 +73,17 @@ bool series_label_next(const struct tags *tags, const char **place, const char *
             return true;
     }
     return false;
+}
+
+void series_label_add(struct buffer *out, const char *name, const char *value, size_t length)
+{
+    enum { LABELS = 1, LABEL_NAME = 1, LABEL_VALUE = 2 };
+    if (!length)
+        return;
+    size_t mark = pb_begin(out, LABELS);
+    pb_bytes(out, LABEL_NAME, name, strlen(name));
+    pb_bytes(out, LABEL_VALUE, value, length);
+    pb_end(out, mark);
 }
 
 void shipment_request(const struct shipment *shipment, struct http_request *request)

@@ -53,6 +53,9 @@ struct series_label {
  * NULL at the end. False: no more. */
 bool series_label_next(const struct tags *tags, const char **place, const char *const *reserved,
                        struct series_label *label);
+/* Adds a label to a series of Pyroscope's or a label set of Parca's, which have the same fields;
+ * one without a value is left out. */
+void series_label_add(struct buffer *out, const char *name, const char *value, size_t length);
 
 /* Each makes a request, which http_request_begin has begun. What lacks memory is found in it. */
 void request_pyroscope(const struct shipment *shipment, struct http_request *request);

@@ -4,18 +4,14 @@
 #include <string.h>
 
 #include "agent/base/protobuf.h"
-#include "agent/export/locations.h"
 #include "agent/export/pprof_fields.h"
+#include "agent/export/rows.h"
 #include "agent/export/string_table.h"
 #include "agent/export/syscall_names.h"
-#include "agent/record/heap_snapshot.h"
 
 struct value_type {
     const char *type, *unit;
 };
-
-/* The values of a row, each a sum in fixed point: of the window, and of what is live. */
-enum { WINDOW_COUNT, WINDOW_AMOUNT, LIVE_COUNT, LIVE_AMOUNT, VALUES };
 
 /* What a family's file says of its values: a count and then its amount. What readers show unless
  * asked is the last one. */
@@ -60,28 +56,15 @@ static const struct family_format datadog_formats[RECORD_FAMILIES] = {
 
 enum { VALUES_MAX = VALUES * RECORD_FAMILIES };
 
-/* A sample of the file. */
-struct row {
-    enum record_family family;
-    const uint64_t *pcs;
-    uint32_t generation, count;
-    const struct thread_label *thread; /* NULL: none */
-    uint32_t state;                    /* a wall sample's label */
-    uint64_t age_s, bytes;             /* labels of what is live; 0 where they are not asked for */
-    uint64_t values[VALUES];
-};
-
 struct encoder {
     const struct export_request *request;
     const struct family_format *formats;
+    uint32_t families; /* 1 << family of each in the file */
     size_t value_count;
-    bool holds[RECORD_FAMILIES];
     uint8_t place[RECORD_FAMILIES][VALUES]; /* among the file's values */
     struct string_table strings;
-    struct location_table locations;
-    struct buffer rows;      /* struct row; equal looking ones added up */
-    struct pair_map by_look; /* (hash of locations, hash of labels) to row + 1 */
-    struct buffer ids;       /* uint64_t: the locations of the sample that is written */
+    struct row_table rows;
+    struct buffer ids; /* uint64_t: the locations of the sample that is written */
     uint32_t thread_name, thread_id, thread_id_unit; /* strings */
     uint32_t age, age_unit, bytes, bytes_unit;
     uint64_t samples; /* written */
@@ -93,116 +76,12 @@ const char *export_family_name(enum record_family family)
     return family_formats[family].name;
 }
 
-/* ---- Rows ---------------------------------------------------------------------------------- */
-
-/* A label's words; all 0 where labels are switched off. */
-static const struct thread_label *label_of(const struct encoder *encoder, const struct row *row)
-{
-    static const struct thread_label none;
-    return encoder->request->thread_labels && row->thread ? row->thread : &none;
-}
-
-static uint64_t hash_labels(const struct encoder *encoder, const struct row *row)
-{
-    uint64_t words[sizeof(struct thread_label) / sizeof(uint64_t)];
-    memcpy(words, label_of(encoder, row), sizeof(words));
-    uint64_t hash = hash_mix(hash_mix(row->state, row->age_s), row->bytes);
-    for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-        hash = hash_mix(hash, words[i]);
-    return hash;
-}
-
-static bool look_equal(struct encoder *encoder, const struct row *a, const struct row *b)
-{
-    if (a->family != b->family || a->count != b->count || a->state != b->state ||
-        a->age_s != b->age_s || a->bytes != b->bytes ||
-        memcmp(label_of(encoder, a), label_of(encoder, b), sizeof(*a->thread)) != 0)
-        return false;
-    for (uint32_t i = 0; i < a->count; i++)
-        if (location_of(&encoder->locations, a->generation, a->pcs[i]) !=
-            location_of(&encoder->locations, b->generation, b->pcs[i]))
-            return false;
-    return true;
-}
-
-/* Adds a row, to an earlier one where the file would show the same stack and labels twice (what a
- * window and the live heap have of them, two generations of the module list, or labels switched
- * off). */
-static int add_row(struct encoder *encoder, const struct row *row)
-{
-    if (!encoder->holds[row->family])
-        return 0;
-    uint64_t hash = row->count + ((uint64_t)row->family << 32);
-    for (uint32_t i = 0; i < row->count; i++) {
-        uint32_t location = location_of(&encoder->locations, row->generation, row->pcs[i]);
-        if (!location)
-            return -ENOMEM;
-        hash = hash_mix(hash, location);
-    }
-    uint64_t labels = hash_labels(encoder, row);
-    struct row *rows = (struct row *)(void *)encoder->rows.data;
-    /* Another look under the same hash: the next hash is tried. */
-    for (uint32_t found; (found = pair_map_get(&encoder->by_look, hash, labels)); hash++) {
-        struct row *earlier = &rows[found - 1];
-        if (look_equal(encoder, earlier, row)) {
-            for (int i = 0; i < VALUES; i++)
-                earlier->values[i] += row->values[i];
-            return 0;
-        }
-    }
-    buffer_append(&encoder->rows, row, sizeof(*row));
-    if (encoder->rows.error)
-        return encoder->rows.error;
-    return pair_map_add(&encoder->by_look, hash, labels,
-                        (uint32_t)(encoder->rows.size / sizeof(*row)));
-}
-
-static int add_window_row(const struct window_row *row, void *data)
-{
-    struct encoder *encoder = data;
-    if (row->family == RECORD_ALLOC && !encoder->request->has_window)
-        return 0;
-    const struct row added = {
-        .family = row->family,
-        .pcs = row->pcs,
-        .generation = row->generation,
-        .count = row->count,
-        .thread = row->thread,
-        .state = row->state,
-        .values = {[WINDOW_COUNT] = row->values.count, [WINDOW_AMOUNT] = row->values.amount},
-    };
-    return add_row(encoder, &added);
-}
-
-static int add_live_row(const struct heap_row *row, void *data)
-{
-    const struct row added = {
-        .family = RECORD_ALLOC,
-        .pcs = row->pcs,
-        .generation = row->generation,
-        .count = row->count,
-        .thread = row->thread,
-        .age_s = row->age_s,
-        .bytes = row->bytes,
-        .values = {[LIVE_COUNT] = row->values.count, [LIVE_AMOUNT] = row->values.amount},
-    };
-    return add_row(data, &added);
-}
-
-static int add_rows(struct encoder *encoder, const struct window *window)
-{
-    const struct export_request *request = encoder->request;
-    int error = window_each(window, add_window_row, encoder);
-    bool with_live = request->has_live && encoder->holds[RECORD_ALLOC];
-    return error || !with_live ? error : heap_snapshot_each(add_live_row, encoder);
-}
-
 /* ---- Samples ------------------------------------------------------------------------------- */
 
 /* Is it one of the file's sample types? */
 static bool is_written(const struct encoder *encoder, enum record_family family, int value)
 {
-    if (!encoder->holds[family])
+    if (!(encoder->families >> family & 1))
         return false;
     if (value >= LIVE_COUNT)
         return family == RECORD_ALLOC && encoder->request->has_live;
@@ -307,7 +186,7 @@ static int encode_sample(struct encoder *encoder, const struct row *row)
     if (!ids)
         return -ENOMEM;
     for (uint32_t i = 0; i < row->count; i++)
-        if (!(ids[i] = location_of(&encoder->locations, row->generation, row->pcs[i])))
+        if (!(ids[i] = location_of(&encoder->rows.locations, row->generation, row->pcs[i])))
             return -ENOMEM;
     struct buffer *out = encoder->out;
     size_t mark = pb_begin(out, PROFILE_SAMPLE);
@@ -323,87 +202,16 @@ static int encode_sample(struct encoder *encoder, const struct row *row)
     return out->error;
 }
 
-/* Which rows stay where there is a limit: those of the largest amounts, by powers of two; of those
- * in between as many as there is room for. */
-struct fold {
-    uint64_t least;       /* such amounts stay */
-    uint64_t least_spare; /* such ones while there is room */
-    size_t spare;
-};
-
-/* Nearly always one of the two is 0. */
-static uint64_t amount_of(const struct row *row)
+static int encode_samples(struct encoder *encoder)
 {
-    return row->values[WINDOW_AMOUNT] + row->values[LIVE_AMOUNT];
-}
-
-static struct fold fold_rows(const struct row *rows, size_t count, uint32_t limit)
-{
-    size_t of_length[65] = {0};
-    if (!limit || count <= limit)
-        return (struct fold){0};
-    for (size_t i = 0; i < count; i++)
-        of_length[amount_of(&rows[i]) ? 64 - __builtin_clzll(amount_of(&rows[i])) : 0]++;
-    size_t kept = 0;
-    int length = 64;
-    while (length > 0 && kept + of_length[length] <= limit)
-        kept += of_length[length--];
-    return (struct fold){length < 64 ? 1ull << length : UINT64_MAX,
-                         length > 0 ? 1ull << (length - 1) : 0, limit - kept};
-}
-
-static bool stays(struct fold *fold, uint64_t amount)
-{
-    if (amount >= fold->least)
-        return true;
-    if (amount < fold->least_spare || fold->spare == 0)
-        return false;
-    fold->spare--;
-    return true;
-}
-
-static int encode_truncated(struct encoder *encoder, const struct window *window,
-                            uint64_t folded[RECORD_FAMILIES][VALUES])
-{
-    const uint64_t truncated_pc = PSEUDO_TRUNCATED;
-    int error = 0;
-    for (int family = 0; family < RECORD_FAMILIES && !error; family++) {
-        if (!encoder->holds[family])
-            continue;
-        struct row truncated = {
-            .family = (enum record_family)family, .pcs = &truncated_pc, .count = 1};
-        memcpy(truncated.values, folded[family], sizeof(truncated.values));
-        truncated.values[WINDOW_COUNT] += window->truncated[family].count;
-        truncated.values[WINDOW_AMOUNT] += window->truncated[family].amount;
-        error = encode_sample(encoder, &truncated);
-    }
-    return error;
-}
-
-static int encode_samples(struct encoder *encoder, const struct window *window)
-{
-    const struct row *rows = (const void *)encoder->rows.data;
-    size_t count = encoder->rows.size / sizeof(rows[0]);
-    struct fold fold = fold_rows(rows, count, encoder->request->row_limit);
-    uint64_t folded[RECORD_FAMILIES][VALUES] = {{0}};
-    if (fold.least) {
-        /* Without those of the rows that go. */
-        locations_free(&encoder->locations);
-        int error = locations_begin(&encoder->locations);
-        if (error)
-            return error;
-    }
+    size_t count;
+    const struct row *rows = rows_of(&encoder->rows, &count);
     for (size_t i = 0; i < count; i++) {
-        if (!stays(&fold, amount_of(&rows[i]))) {
-            for (int value = 0; value < VALUES; value++)
-                folded[rows[i].family][value] += rows[i].values[value];
-            continue;
-        }
         int error = encode_sample(encoder, &rows[i]);
         if (error)
             return error;
     }
-    return encode_truncated(encoder, window, folded);
+    return 0;
 }
 
 /* ---- The file ------------------------------------------------------------------------------ */
@@ -449,9 +257,7 @@ static void add_label_strings(struct encoder *encoder)
 
 static int encode(struct encoder *encoder, const struct window *window)
 {
-    int error = locations_begin(&encoder->locations);
-    if (!error)
-        error = add_rows(encoder, window);
+    int error = rows_gather(&encoder->rows, window, encoder->request, encoder->families);
     if (error)
         return error;
     for (int family = 0; family < RECORD_FAMILIES; family++)
@@ -459,13 +265,13 @@ static int encode(struct encoder *encoder, const struct window *window)
             if (is_written(encoder, (enum record_family)family, i))
                 encode_value_type(encoder, PROFILE_SAMPLE_TYPE, encoder->formats[family].values[i]);
     add_label_strings(encoder);
-    error = encode_samples(encoder, window);
+    error = encode_samples(encoder);
     if (error || encoder->samples == 0)
         return error;
-    error = locations_name(&encoder->locations, &encoder->strings);
+    error = locations_name(&encoder->rows.locations, &encoder->strings);
     if (error)
         return error;
-    locations_encode(&encoder->locations, &encoder->strings, encoder->out);
+    locations_encode(&encoder->rows.locations, &encoder->strings, encoder->out);
     encode_header(encoder);
     buffer_append(encoder->out, encoder->strings.encoded.data, encoder->strings.encoded.size);
     return encoder->strings.error ? encoder->strings.error : encoder->out->error;
@@ -475,23 +281,20 @@ int export_pprof(const struct window *window, const struct export_request *reque
                  struct buffer *out)
 {
     bool is_datadog = request->dialect == DIALECT_DATADOG;
-    struct encoder encoder = {
-        .request = request, .formats = is_datadog ? datadog_formats : family_formats, .out = out};
-    for (unsigned family = 0; family < RECORD_FAMILIES; family++) {
-        encoder.holds[family] =
-            is_datadog ? request->families >> family & 1 : family == request->family;
+    struct encoder encoder = {.request = request,
+                              .formats = is_datadog ? datadog_formats : family_formats,
+                              .families = is_datadog ? request->families : 1u << request->family,
+                              .out = out};
+    for (int family = 0; family < RECORD_FAMILIES; family++)
         for (int i = 0; i < VALUES; i++)
             if (is_written(&encoder, (enum record_family)family, i))
                 encoder.place[family][i] = (uint8_t)encoder.value_count++;
-    }
     string_table_begin(&encoder.strings, PROFILE_STRING_TABLE);
     int error = encode(&encoder, window);
     if (error || encoder.samples == 0)
         buffer_free(out);
     string_table_free(&encoder.strings);
-    locations_free(&encoder.locations);
-    buffer_free(&encoder.rows);
-    pair_map_free(&encoder.by_look);
+    rows_free(&encoder.rows);
     buffer_free(&encoder.ids);
     return error;
 }

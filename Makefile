@@ -278,11 +278,13 @@ check-preload: all $(if $(ARCH),,uploader) $(if $(SUITES),$(addprefix $(PRELOAD)
 	    PROGRAMS=$(CURDIR)/$(PRELOAD) $(RUN_SUITES) \
 	    $(filter $(PRELOAD)/check_%,$^)
 
-# check_storm for longer, alone, and with what it measures on the screen.
+# check_storm for longer, alone, and with what it measures on the screen; STORM_UNWINDER=libunwind: by
+# that one alone.
 STORM_SECONDS := 120
 storm: all $(PRELOAD)/check_storm $(PROGRAMS)
 	LIBAGENT_SO=$(CURDIR)/$(LIBRARY) PROGRAMS=$(CURDIR)/$(PRELOAD) \
-	    STORM_SECONDS=$(STORM_SECONDS) $(PRELOAD)/check_storm
+	    STORM_SECONDS=$(STORM_SECONDS) $(if $(STORM_UNWINDER),STORM_UNWINDER=$(STORM_UNWINDER)) \
+	    $(PRELOAD)/check_storm
 
 # check_wall_waits for a minute each way.
 WAITS_SECONDS := 60

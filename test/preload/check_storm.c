@@ -1,7 +1,7 @@
 /* A storm: everything at once (prog_storm), sampled as often as the kernel's tick allows, in
- * windows of a second; 10 s of it, or $STORM_SECONDS, and less by each of the other unwinders.
- * Nothing hangs and nothing goes wrong; stacks are whole; what was sampled adds up to the clocks of
- * the kernel and to what the program counted.
+ * windows of a second; 10 s of it, or $STORM_SECONDS, and less by each of the other unwinders; or
+ * all by $STORM_UNWINDER. Nothing hangs and nothing goes wrong; stacks are whole; what was sampled
+ * adds up to the clocks of the kernel and to what the program counted.
  *
  * Sampling is random, so limits are held with room for chance, which is small in a long run:
  *  - A share of at most q is refused when a run whose true share is q would show so much with a
@@ -337,7 +337,7 @@ static void tell_numbers(const struct run *run)
 START_TEST(test_storm)
 {
     const struct variant *variant = &variants[_i];
-    unsigned length = storm_seconds() / variant->part;
+    unsigned length = storm_seconds() / (getenv("STORM_UNWINDER") ? 1 : variant->part);
     struct run run;
     struct profile profile;
     char seconds[16], option[64], interval[64], comment[64];
@@ -387,7 +387,15 @@ Suite *suite(void)
     TCase *tcase = tcase_create("storm");
     tcase_set_timeout(tcase, 3 * storm_seconds() + 600);
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_loop_test(tcase, test_storm, 0, sizeof(variants) / sizeof(variants[0]));
+    const char *only = getenv("STORM_UNWINDER");
+    int first = 0, last = sizeof(variants) / sizeof(variants[0]);
+    while (only && first < last && strcmp(variants[first].unwinder, only) != 0)
+        first++;
+    if (first == last) {
+        fprintf(stderr, "STORM_UNWINDER=%s: not one of cfi, libunwind, fp\n", only);
+        exit(EXIT_FAILURE);
+    }
+    tcase_add_loop_test(tcase, test_storm, first, only ? first + 1 : last);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -336,6 +336,12 @@ bool stack_is_whole(const struct stack *stack)
            last[-1].address - roots->start_main < roots->start_main_size;
 }
 
+bool stack_is_broken(const struct stack *stack)
+{
+    bool is_own = stack_is_pseudo(stack) && strncmp(stack->frames[0].function, "libagent ", 9) == 0;
+    return !is_own && !stack_is_whole(stack);
+}
+
 #define SUM_WHERE(condition)                                                                       \
     int64_t sum = 0;                                                                               \
     for (size_t i = 0; i < profile->stack_count; i++) {                                            \
@@ -441,7 +447,7 @@ void profile_print(const struct profile *profile, int value, bool broken_only, s
     const struct stack **order = calloc(profile->stack_count + 1, sizeof(*order));
     size_t n = 0;
     for (size_t i = 0; i < profile->stack_count; i++)
-        if (!broken_only || !stack_is_whole(&profile->stacks[i]))
+        if (!broken_only || stack_is_broken(&profile->stacks[i]))
             order[n++] = &profile->stacks[i];
     printed_value = value;
     qsort(order, n, sizeof(*order), compare_stacks);

@@ -90,6 +90,8 @@ static inline bool stack_has(const struct stack *stack, const char *function)
  * known by address: libc's functions there have no names in a stripped libc. The rest of a
  * thread's time, "[thread end]", is whole where it says whose. */
 bool stack_is_whole(const struct stack *stack);
+/* Not whole, and no time of the agent's own, which nobody walks for. */
+bool stack_is_broken(const struct stack *stack);
 /* The leaf is no code, but one of the agent's words, such as "libagent overhead" or "[thread end]";
  * below it may stand who it is for. */
 bool stack_is_pseudo(const struct stack *stack);

@@ -275,6 +275,21 @@ static int submit(const struct window *window, const struct export_request *requ
     return error ? error : 1;
 }
 
+/* For Parca what is live, as it is at the end of a window, is a profile of its own that lasts no
+ * time: with a duration it would be taken for a rate. */
+static int submit_parts(const struct window *window, const struct export_request *request)
+{
+    if (request->dialect != DIALECT_PARCA || request->family != RECORD_ALLOC || !request->has_live)
+        return submit(window, request);
+    struct export_request allocated = *request, live = *request;
+    allocated.has_live = live.has_window = false;
+    live.start_unix_ns += live.duration_ns;
+    live.duration_ns = 0;
+    int blobs = allocated.has_window ? submit(window, &allocated) : 0;
+    int more = blobs < 0 ? blobs : submit(window, &live);
+    return more < 0 ? more : blobs + more;
+}
+
 /* In each dialect that is wanted. */
 static int submit_family(const struct window *window, enum record_family family, bool has_live)
 {
@@ -286,6 +301,7 @@ static int submit_family(const struct window *window, enum record_family family,
         .duration_ns = pending.end_monotonic_ns - window->start_monotonic_ns,
         .period = is_time ? NS_PER_SEC / options.frequency : options.alloc_interval,
         .thread_labels = options.thread_labels,
+        .state_label = true,
         .age_label = options.heap_age,
         .bytes_label = options.heap_bytes,
         .has_window = options.profiles & PROFILE_ALLOC,
@@ -300,7 +316,7 @@ static int submit_family(const struct window *window, enum record_family family,
             (request.dialect == DIALECT_DATADOG &&
              (request.families & -request.families) != 1u << family))
             continue;
-        int submitted = submit(window, &request);
+        int submitted = submit_parts(window, &request);
         if (submitted < 0)
             return submitted;
         blobs += submitted;

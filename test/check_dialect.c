@@ -29,6 +29,7 @@ static void setup(void)
         .duration_ns = 1,
         .period = 9900990,
         .thread_labels = true,
+        .state_label = true,
     };
 }
 
@@ -130,6 +131,26 @@ START_TEST(nothing_fits)
 }
 END_TEST
 
+/* Each state would be a series: stacks that differ in it alone are one row. */
+START_TEST(pyroscope_has_no_states)
+{
+    request.family = RECORD_WALL;
+    for (uint64_t state = 0; state < 3; state++) {
+        const uint64_t stack[] = {state << RECORD_STATE_SHIFT, 0x1000};
+        recorder_add(RECORD_WALL, (const void *)stack, 1, &alice, (struct record_values){ONE, 7},
+                     true);
+    }
+    const struct window *window = recorder_turn(3, 4);
+    encode(window, DIALECT_PARCA, 0);
+    ck_assert_uint_eq(profile->n_sample, 3);
+    ck_assert_uint_ge(profile->sample[0]->n_label, 3);
+    encode(window, DIALECT_PYROSCOPE, 0);
+    ck_assert_uint_eq(profile->n_sample, 1);
+    ck_assert_uint_eq(profile->sample[0]->n_label, 0);
+    ck_assert_int_eq(sum(1), 21);
+}
+END_TEST
+
 START_TEST(datadog_has_all_in_one)
 {
     static const char *const types[] = {"cpu-samples",   "count", "cpu-time",    "nanoseconds",
@@ -172,6 +193,7 @@ Suite *suite(void)
     tcase_add_test(all, pyroscope_is_limited);
     tcase_add_test(all, all_rows_alike);
     tcase_add_test(all, nothing_fits);
+    tcase_add_test(all, pyroscope_has_no_states);
     tcase_add_test(all, datadog_has_all_in_one);
     suite_add_tcase(suite, all);
     return suite;

@@ -39,6 +39,7 @@ static void setup(void)
         .duration_ns = 60000000001,
         .period = 9900990,
         .thread_labels = true,
+        .state_label = true,
         .comments = comments,
     };
 }

@@ -62,10 +62,15 @@ static int put(enum backend_kind kind, uint64_t end, size_t size)
     return error;
 }
 
-static int claim(enum backend_kind kind)
+static int claim_for(enum backend_kind kind, unsigned place)
 {
     buffer_free(&got.body);
-    return spool_claim(&spool, kind, now, &got, &losses);
+    return spool_claim(&spool, kind, place, now, &got, &losses);
+}
+
+static int claim(enum backend_kind kind)
+{
+    return claim_for(kind, 0);
 }
 
 START_TEST(what_is_put_comes_back)
@@ -103,6 +108,35 @@ START_TEST(what_is_put_comes_back)
     ck_assert_int_eq(count_files(folder), 0);
     ck_assert_uint_eq(losses.dropped + losses.unknown, 0);
     buffer_free(&entry.body);
+}
+END_TEST
+
+/* What the second of a kind did not get is not sent to the first, and not the other way round. */
+START_TEST(each_of_a_kind_has_its_own)
+{
+    for (unsigned place = 0; place < 3; place++) {
+        struct spool_entry entry = make_entry(BACKEND_PYROSCOPE, now - place, 10 + place);
+        entry.place = place;
+        ck_assert_int_eq(spool_put(&spool, &entry, now, &losses), 0);
+        buffer_free(&entry.body);
+    }
+    for (unsigned place = 0; place < 3; place++) {
+        ck_assert_int_eq(claim_for(BACKEND_PARCA, place), 0);
+        ck_assert_int_eq(claim_for(BACKEND_PYROSCOPE, place), 1);
+        ck_assert_uint_eq(got.body.size, 10 + place);
+        ck_assert_uint_eq(got.place, place);
+        ck_assert_int_eq(claim_for(BACKEND_PYROSCOPE, place), 0);
+        spool_give_back(&spool, got.name);
+        ck_assert_int_eq(claim_for(BACKEND_PYROSCOPE, place), 1);
+    }
+    ck_assert_uint_eq(losses.dropped + losses.unknown, 0);
+    /* The age limit is that of the kind. */
+    struct spool_entry entry = make_entry(BACKEND_PYROSCOPE, now - SPOOL_AGE_PYROSCOPE_NS - 1, 10);
+    entry.place = 1;
+    ck_assert_int_eq(spool_put(&spool, &entry, now, &losses), 0);
+    buffer_free(&entry.body);
+    ck_assert_int_eq(claim_for(BACKEND_PYROSCOPE, 1), 0);
+    ck_assert_uint_eq(losses.dropped, 1);
 }
 END_TEST
 
@@ -236,6 +270,7 @@ Suite *suite(void)
     TCase *all = tcase_create("all");
     tcase_add_checked_fixture(all, setup, teardown);
     tcase_add_test(all, what_is_put_comes_back);
+    tcase_add_test(all, each_of_a_kind_has_its_own);
     tcase_add_test(all, oldest_first);
     tcase_add_test(all, limits);
     tcase_add_test(all, left_claims_are_unknown);

@@ -93,11 +93,24 @@ START_TEST(lists)
     ck_assert_uint_eq(count, 4);
     ck_assert_str_eq(all[1].url, "http://b");
     ck_assert_str_eq(all[3].url, "http://d");
-    ck_assert_ptr_nonnull(upload_urls_parse("http://a,http://b", all, &count));
+    for (size_t i = 0; i < count; i++)
+        ck_assert_uint_eq(all[i].place, 0);
+    ck_assert_ptr_null(upload_urls_parse(
+        "http://a,parca+http://a,http://b,datadog+unix:///a,http://c,datadog+unix:///b", all,
+        &count));
+    static const unsigned places[] = {0, 0, 1, 0, 2, 1};
+    ck_assert_uint_eq(count, 6);
+    for (size_t i = 0; i < count; i++)
+        ck_assert_uint_eq(all[i].place, places[i]);
+    /* The same twice would be stored twice; files have one folder. */
+    ck_assert_ptr_nonnull(upload_urls_parse("http://a,http://b,http://a/", all, &count));
+    ck_assert_uint_eq(count, 2);
+    ck_assert_ptr_nonnull(upload_urls_parse("file:///a,file:///b", all, &count));
     ck_assert_uint_eq(count, 1);
     ck_assert_ptr_nonnull(upload_urls_parse("http://a,,parca+http://b", all, &count));
     ck_assert_ptr_nonnull(upload_urls_parse(
-        "pyroscope+http://a,parca+http://b,datadog+http://c,http://d,file:///e", all, &count));
+        "http://1,http://2,http://3,http://4,http://5,http://6,http://7,http://8,http://9", all,
+        &count));
     ck_assert_uint_eq(count, UPLOAD_DESTINATIONS);
 }
 END_TEST

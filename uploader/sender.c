@@ -80,7 +80,7 @@ void sender_reset_in_child(void)
 static const char *dialect_of(enum backend_kind kind)
 {
     static const char *const dialects[] = {
-        [BACKEND_PYROSCOPE] = "pyroscope", [BACKEND_PARCA] = "pprof", [BACKEND_DATADOG] = "datadog",
+        [BACKEND_PYROSCOPE] = "pyroscope", [BACKEND_PARCA] = "parca", [BACKEND_DATADOG] = "datadog",
         [BACKEND_POST] = "pprof",          [BACKEND_FILE] = "",
     };
     return dialects[kind];
@@ -234,6 +234,7 @@ static void put(size_t index, const struct blob_header *header, const struct buf
     struct queue *queue = &queues[index];
     uint64_t now = clock_monotonic_ns();
     struct item item = {.entry = {.kind = config->destinations[index].kind,
+                                  .place = config->destinations[index].place,
                                   .header = *header,
                                   .identity = config->identity,
                                   .plain_size = body->size},
@@ -372,8 +373,9 @@ static void look_into_spool(size_t index, uint64_t now)
         return;
     struct spool_losses losses = {0};
     struct item item = {.due_ns = now};
-    int found = spool_claim(&config->options.spool, config->destinations[index].kind,
-                            clock_realtime_ns(), &item.entry, &losses);
+    int found =
+        spool_claim(&config->options.spool, config->destinations[index].kind,
+                    config->destinations[index].place, clock_realtime_ns(), &item.entry, &losses);
     count_losses(&losses);
     if (found > 0 && item.entry.random[0] == queue->given_back)
         item.attempt = queue->given_back_attempt;

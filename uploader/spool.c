@@ -49,18 +49,38 @@ static void change_suffix(char out[SPOOL_NAME_SIZE], const char *name, const cha
     format(out, SPOOL_NAME_SIZE, "%.*s%s", (int)(dot - name), name, suffix);
 }
 
-/* The kind is in the name so that a look at the folder tells it. */
+enum { SUFFIX_SIZE = 48 };
+
+/* The destination is in the name so that a look at the folder tells it: the second of a kind has
+ * "2.pyroscope". */
+static void make_suffix(char out[SUFFIX_SIZE], enum backend_kind kind, unsigned place)
+{
+    size_t used = place ? format(out, SUFFIX_SIZE, ".%u", place + 1) : 0;
+    format(out + used, SUFFIX_SIZE - used, ".%s.spool", backend_name(kind));
+}
+
 static void make_name(char out[SPOOL_NAME_SIZE], const struct spool_entry *entry)
 {
-    format(out, SPOOL_NAME_SIZE, "%020lu.%016lx.%s.spool", entry->header.end_unix_ns,
-           entry->random[0], backend_name(entry->kind));
+    char suffix[SUFFIX_SIZE];
+    make_suffix(suffix, entry->kind, entry->place);
+    format(out, SPOOL_NAME_SIZE, "%020lu.%016lx%s", entry->header.end_unix_ns, entry->random[0],
+           suffix);
 }
 
 static bool is_of_kind(const char *name, enum backend_kind kind)
 {
-    char suffix[32];
-    format(suffix, sizeof(suffix), ".%s.spool", backend_name(kind));
+    char suffix[SUFFIX_SIZE];
+    make_suffix(suffix, kind, 0);
     return ends_with(name, suffix);
+}
+
+/* Time and id, 20 and 16 digits, stand before the suffix. */
+static bool is_for(const char *name, enum backend_kind kind, unsigned place)
+{
+    enum { BEFORE_SUFFIX = 20 + 1 + 16 };
+    char suffix[SUFFIX_SIZE];
+    make_suffix(suffix, kind, place);
+    return strlen(name) > BEFORE_SUFFIX && strcmp(name + BEFORE_SUFFIX, suffix) == 0;
 }
 
 /* ---- limits ---- */
@@ -196,6 +216,7 @@ int spool_put(const struct spool *spool, const struct spool_entry *entry, uint64
 struct search {
     struct survey survey;
     enum backend_kind kind;
+    unsigned place;
     char oldest[SPOOL_NAME_SIZE];
 };
 
@@ -203,7 +224,8 @@ static void search_in(const char *name, void *data)
 {
     struct search *search = data;
     look_at(name, &search->survey);
-    if (is_of_kind(name, search->kind) && (!search->oldest[0] || strcmp(name, search->oldest) < 0))
+    if (is_for(name, search->kind, search->place) &&
+        (!search->oldest[0] || strcmp(name, search->oldest) < 0))
         format(search->oldest, sizeof(search->oldest), "%s", name);
 }
 
@@ -230,17 +252,18 @@ static int read_entry(int folder, const char *name, struct spool_entry *entry)
     return 0;
 }
 
-static int claim_in(int folder, enum backend_kind kind, uint64_t now_unix_ns,
+static int claim_in(int folder, enum backend_kind kind, unsigned place, uint64_t now_unix_ns,
                     struct spool_entry *entry, struct spool_losses *losses)
 {
     for (;;) {
         struct search search = {
             .survey = {.folder = folder, .now_unix_ns = now_unix_ns, .losses = losses},
-            .kind = kind};
+            .kind = kind,
+            .place = place};
         int error = folder_each_name(folder, search_in, &search);
         if (error || !search.oldest[0])
             return error;
-        *entry = (struct spool_entry){.kind = kind};
+        *entry = (struct spool_entry){.kind = kind, .place = place};
         change_suffix(entry->name, search.oldest, sending);
         /* Its age as a claimed one begins now; before the rename, or it would be stale at once. */
         folder_touch(folder, search.oldest);
@@ -263,13 +286,13 @@ static int claim_in(int folder, enum backend_kind kind, uint64_t now_unix_ns,
     }
 }
 
-int spool_claim(const struct spool *spool, enum backend_kind kind, uint64_t now_unix_ns,
-                struct spool_entry *entry, struct spool_losses *losses)
+int spool_claim(const struct spool *spool, enum backend_kind kind, unsigned place,
+                uint64_t now_unix_ns, struct spool_entry *entry, struct spool_losses *losses)
 {
     int folder = folder_open_file(AT_FDCWD, spool->folder, O_PATH | O_DIRECTORY, 0);
     if (folder < 0)
         return folder == -ENOENT ? 0 : folder;
-    int result = claim_in(folder, kind, now_unix_ns, entry, losses);
+    int result = claim_in(folder, kind, place, now_unix_ns, entry, losses);
     sys_close(folder);
     return result;
 }

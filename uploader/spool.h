@@ -37,6 +37,7 @@ struct spool {
 
 struct spool_entry {
     enum backend_kind kind;
+    unsigned place; /* of the destination among those of its kind */
     struct blob_header header;
     struct upload_identity identity;
     uint64_t plain_size;
@@ -54,10 +55,11 @@ struct spool_losses {
 /* Writes the entry, whose body and texts stay. Makes room first. 0 or a negative errno. */
 int spool_put(const struct spool *spool, const struct spool_entry *entry, uint64_t now_unix_ns,
               struct spool_losses *losses) MUST_USE;
-/* Claims the oldest of a kind, into `entry`, whose body is the caller's then. 1, 0: there is none,
- * or a negative errno. */
-int spool_claim(const struct spool *spool, enum backend_kind kind, uint64_t now_unix_ns,
-                struct spool_entry *entry, struct spool_losses *losses) MUST_USE;
+/* Claims the oldest for the destination of that kind and place, into `entry`, whose body is the
+ * caller's then. 1, 0: there is none, or a negative errno. */
+int spool_claim(const struct spool *spool, enum backend_kind kind, unsigned place,
+                uint64_t now_unix_ns, struct spool_entry *entry,
+                struct spool_losses *losses) MUST_USE;
 /* The claimed entry has come to an end, or is to be tried again. */
 void spool_end(const struct spool *spool, const char *name);
 void spool_give_back(const struct spool *spool, const char *name);

@@ -107,6 +107,24 @@ const char *upload_url_parse(const char *text, size_t length, struct destination
     return parse_path(text, length, destination->socket, sizeof(destination->socket));
 }
 
+/* Behind those before it of its kind. */
+static const char *take_place(struct destination *destinations, size_t index)
+{
+    struct destination *taken = &destinations[index];
+    taken->place = 0;
+    for (size_t i = 0; i < index; i++) {
+        if (destinations[i].kind != taken->kind)
+            continue;
+        if (strcmp(destinations[i].url, taken->url) == 0 &&
+            strcmp(destinations[i].socket, taken->socket) == 0)
+            return "it is there twice";
+        if (taken->kind == BACKEND_FILE)
+            return "it is a second folder";
+        taken->place++;
+    }
+    return NULL;
+}
+
 const char *upload_urls_parse(const char *list, struct destination *destinations, size_t *count)
 {
     for (*count = 0; *list; (*count)++) {
@@ -123,9 +141,9 @@ const char *upload_urls_parse(const char *list, struct destination *destinations
         const char *wrong = upload_url_parse(list + begin, end - begin, &destinations[*count]);
         if (wrong)
             return wrong;
-        for (size_t i = 0; i < *count; i++)
-            if (destinations[i].kind == destinations[*count].kind)
-                return "it is a second of its kind";
+        wrong = take_place(destinations, *count);
+        if (wrong)
+            return wrong;
         list += length + (list[length] == ',');
     }
     return NULL;

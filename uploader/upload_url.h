@@ -5,8 +5,9 @@
  *     http(s)://HOST[:PORT][/PATH]             each profile is the body of a POST
  *     file:///FOLDER                           as LIBAGENT_OUTPUT, beside it
  *
- * Several are separated by commas, one of each kind. A name and a password in the URL are refused:
- * the environment of a process is seen by others, and the log shows URLs (credentials.h).
+ * Several are separated by commas, also of one kind; the same address twice is refused. A name and
+ * a password in the URL are refused: the environment of a process is seen by others, and the log
+ * shows URLs (credentials.h).
  *
  * Owns: nothing. Context: any (pure). Locks: none. */
 #ifndef LIBAGENT_UPLOAD_URL_H
@@ -22,11 +23,12 @@ enum backend_kind { BACKEND_PYROSCOPE, BACKEND_PARCA, BACKEND_DATADOG, BACKEND_P
 enum {
     UPLOAD_URL_SIZE = 512,
     UPLOAD_SOCKET_SIZE = 108, /* of sockaddr_un */
-    UPLOAD_DESTINATIONS = 4,
+    UPLOAD_DESTINATIONS = 8,
 };
 
 struct destination {
     enum backend_kind kind;
+    unsigned place;                  /* among those of its kind, from 0 */
     bool is_intake;                  /* Datadog's own: it wants the key, and another path */
     char url[UPLOAD_URL_SIZE];       /* http(s)://HOST[:PORT][/BASE] without a final '/'; of
                                       * BACKEND_FILE the folder's path */

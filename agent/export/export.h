@@ -21,8 +21,9 @@
 
 /* What differs between receivers inside the file. */
 enum export_dialect {
-    DIALECT_PPROF,     /* files, plain POST, Parca */
-    DIALECT_PYROSCOPE, /* no labels of threads, which would each be a series; of limited size */
+    DIALECT_PPROF,     /* files, plain POST */
+    DIALECT_PYROSCOPE, /* no labels of texts, which would each be a series; of limited size */
+    DIALECT_PARCA,     /* what is live apart from what a window allocated */
     DIALECT_DATADOG,   /* all families in one file, names of its own */
     DIALECTS
 };
@@ -37,13 +38,14 @@ struct export_request {
     uint64_t duration_ns;
     uint64_t period; /* cpu, wall: nanoseconds between ticks; alloc: interval in bytes */
     bool thread_labels;
+    bool state_label;            /* of wall samples */
     bool age_label, bytes_label; /* of what is live: as the snapshot was made */
     bool has_window;             /* the window's values are written */
     bool has_live;               /* those of the open snapshot of the live heap, too */
     const char *const *comments; /* texts, NULL at the end */
 };
 
-/* "pprof", "pyroscope", "datadog". */
+/* "pprof", "pyroscope", "parca", "datadog". */
 const char *export_dialect_name(enum export_dialect dialect);
 /* The file's name part: "cpu", "heap", "wall". */
 const char *export_family_name(enum record_family family);

@@ -194,7 +194,7 @@ static int encode_sample(struct encoder *encoder, const struct row *row)
     pb_packed(out, SAMPLE_VALUE, values, encoder->value_count);
     if (row->thread && encoder->request->thread_labels)
         encode_thread(encoder, row->thread);
-    if (row->thread && row->family == RECORD_WALL)
+    if (row->thread && row->family == RECORD_WALL && encoder->request->state_label)
         encode_state(encoder, row->state);
     encode_live_labels(encoder, row);
     pb_end(out, mark);

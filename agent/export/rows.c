@@ -77,7 +77,7 @@ static int add_window_row(const struct window_row *row, void *data)
         .generation = row->generation,
         .count = row->count,
         .thread = row->thread,
-        .state = row->state,
+        .state = table->request->state_label ? row->state : 0,
         .values = {[WINDOW_COUNT] = row->values.count, [WINDOW_AMOUNT] = row->values.amount},
     };
     return add_row(table, &added);

@@ -48,6 +48,18 @@ static double seconds_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
+static int files_in(const char *folder, const char *suffix)
+{
+    char command[256];
+    snprintf(command, sizeof(command), "ls -A %s | grep -c '%s$'", folder, suffix);
+    FILE *pipe = popen(command, "r");
+    int count = -1;
+    ck_assert_ptr_nonnull(pipe);
+    ck_assert_int_eq(fscanf(pipe, "%d", &count), 1);
+    pclose(pipe);
+    return count;
+}
+
 /* ---- to each backend ---- */
 
 START_TEST(test_all_backends)
@@ -89,6 +101,31 @@ START_TEST(test_all_backends)
 }
 END_TEST
 
+/* Each of two of a kind gets all profiles; what one does not take waits in the spool for that one.
+ */
+START_TEST(test_two_of_a_kind)
+{
+    struct run run;
+    const char *spool = variable("LIBAGENT_SPOOL=%s/spool", receiver.folder);
+    int port = receiver.port;
+    recurse(&run, "1300",
+            (const char *[]){variable("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d,"
+                                      "pyroscope+http://127.0.0.1:%d/=503,"
+                                      "pyroscope+http://127.0.0.1:%d/=200",
+                                      port, port, port),
+                             spool, "LIBAGENT_PERIOD=1s", "LIBAGENT_PROFILES=cpu", NULL});
+    run_expect_success(&run);
+    receiver_read(&receiver);
+    int made = (int)run_file_count(&run, ".pb.gz");
+    ck_assert_int_ge(made, 2);
+    ck_assert_int_eq(receiver_count(&receiver, "pyroscope cpu"), made);
+    ck_assert_int_eq(receiver_count(&receiver, "fault 200"), made);
+    ck_assert_int_eq(files_in(strchr(spool, '=') + 1, ".2.pyroscope.spool"), made);
+    ck_assert_int_eq(files_in(strchr(spool, '=') + 1, ""), made);
+    run_free(&run);
+}
+END_TEST
+
 /* What arrives is what a file would hold: the same sums, by the same reader. */
 START_TEST(test_what_arrives_is_true)
 {
@@ -110,6 +147,35 @@ START_TEST(test_what_arrives_is_true)
         ck_assert_int_eq(profile_total(&profile, CPU_NS), in_files);
         profile_free(&profile);
     }
+    run_free(&run);
+}
+END_TEST
+
+/* What is live is a profile of its own there, with nothing in it of what was allocated. */
+START_TEST(test_live_heap_for_parca)
+{
+    enum { LEFT = 60, MADE = 100, SIZE = 1000 };
+    struct run run;
+    struct profile profile;
+    run_program(&run,
+                &(struct run_request){
+                    .program = "live_heap",
+                    .arguments = (const char *[]){"plain", NULL},
+                    .environment = (const char *[]){
+                        variable("LIBAGENT_UPLOAD_URL=parca+http://127.0.0.1:%d", receiver.port),
+                        "LIBAGENT_ALLOC_INTERVAL=1", "LIBAGENT_OUTPUT", NULL}});
+    run_expect_quiet_success(&run);
+    receiver_read(&receiver);
+    ck_assert_int_eq(receiver_count(&receiver, "parca heap"), 1);
+    ck_assert_int_eq(receiver_count(&receiver, "parca_live heap"), 1);
+    profile_load(&profile, receiver.folder, "heap", RECEIVED_LIVE_BY_PARCA);
+    ck_assert_int_eq(profile_self(&profile, LIVE_BYTES, "site_kept"), LEFT * SIZE);
+    ck_assert_int_eq(profile_total(&profile, ALLOC_BYTES), 0);
+    profile_free(&profile);
+    profile_load(&profile, receiver.folder, "heap", RECEIVED_BY_PARCA);
+    ck_assert_int_eq(profile_self(&profile, ALLOC_BYTES, "site_kept"), MADE * SIZE);
+    ck_assert_int_eq(profile_total(&profile, LIVE_BYTES), 0);
+    profile_free(&profile);
     run_free(&run);
 }
 END_TEST
@@ -297,18 +363,6 @@ START_TEST(test_nobody_there)
 }
 END_TEST
 
-static int files_in(const char *folder, const char *suffix)
-{
-    char command[256];
-    snprintf(command, sizeof(command), "ls -A %s | grep -c '%s$'", folder, suffix);
-    FILE *pipe = popen(command, "r");
-    int count = -1;
-    ck_assert_ptr_nonnull(pipe);
-    ck_assert_int_eq(fscanf(pipe, "%d", &count), 1);
-    pclose(pipe);
-    return count;
-}
-
 /* What could not be sent is kept, and sent by the next process, once. */
 START_TEST(test_spool)
 {
@@ -408,7 +462,9 @@ Suite *suite(void)
     Suite *suite = suite_create("upload");
     TCase *http = add_case(suite, "http", start_http);
     tcase_add_test(http, test_all_backends);
+    tcase_add_test(http, test_two_of_a_kind);
     tcase_add_test(http, test_what_arrives_is_true);
+    tcase_add_test(http, test_live_heap_for_parca);
     tcase_add_test(http, test_without_output_no_file);
     tcase_add_test(http, test_file_url);
     tcase_add_test(http, test_datadog_key_of_file);

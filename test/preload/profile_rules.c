@@ -117,7 +117,10 @@ static bool check_header(struct check *check, const char *family)
         return broken(check, "period type");
     if (profile->period <= 0)
         return broken(check, "period %lld", (long long)profile->period);
-    if (profile->time_nanos <= 0 || profile->duration_nanos <= 0)
+    /* What is live alone may be of an instant, as Parca wants it. */
+    bool only_live =
+        strcmp(string_at(profile, profile->sample_type[0]->type), "inuse_objects") == 0;
+    if (profile->time_nanos <= 0 || profile->duration_nanos < !only_live)
         return broken(check, "no time or no duration");
     for (size_t i = 0; i < profile->n_comment; i++)
         if (!string_at(profile, profile->comment[i])[0])

@@ -21,7 +21,7 @@ struct receiver {
 };
 
 /* As which process's the profiles lie in the folder. */
-enum { RECEIVED_BY_PYROSCOPE = 1, RECEIVED_BY_PARCA };
+enum { RECEIVED_BY_PYROSCOPE = 1, RECEIVED_BY_PARCA, RECEIVED_LIVE_BY_PARCA = 5 };
 enum receiver_kind { RECEIVER_HTTP, RECEIVER_UNIX, RECEIVER_TLS };
 
 /* Returns once it listens. RECEIVER_TLS: its certificate is FOLDER/ca.pem, for 127.0.0.1. */

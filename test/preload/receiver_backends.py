@@ -75,8 +75,8 @@ def unpack(data):
     return gzip.decompress(data)
 
 
-def strict_profile(data):
-    """What all stores want of a profile."""
+def strict_profile(data, lasts_none=False):
+    """What all stores want of a profile; `lasts_none`: what is live is to have no duration."""
     profile = TYPES["Profile"].FromString(unpack(data))  # strings: UTF-8, or an error
     need(profile.string_table[0] == "", "string 0")
     for name in ("mapping", "location", "function"):
@@ -88,11 +88,12 @@ def strict_profile(data):
         need(all(1 <= each <= len(profile.location) for each in sample.location_id), "location id")
     for location in profile.location:
         need(location.line or location.address, "a location that is nothing")
-    need(profile.duration_nanos > 0 and profile.time_nanos > 0, "no time")
+    need(profile.time_nanos > 0, "no time")
+    need((profile.duration_nanos > 0) != (lasts_none and types[-1].startswith("inuse")), "duration")
     return profile, types
 
 
-ORDER = ["", "pyroscope", "parca", "datadog", "post"]
+ORDER = ["", "pyroscope", "parca", "datadog", "post", "parca_live"]
 
 
 def keep(kind, family, data):
@@ -151,11 +152,13 @@ def parca(headers, body):
     labels = request.series[0].labels.labels
     values = {each.name: each.value for each in labels}
     data = request.series[0].samples[0].raw_profile
-    _, types = strict_profile(data)
+    _, types = strict_profile(data, lasts_none=True)
     need(all(re.fullmatch(r"[a-zA-Z_:][a-zA-Z0-9_:]*", each) for each in types), "type names")
+    need(len({each.startswith("inuse") for each in types}) == 1, "inuse beside others")
     family = FAMILIES[values["__name__"]]
-    keep("parca", family, data)
-    return f"parca {family} {label_words(labels)}"
+    kind = "parca_live" if types[-1].startswith("inuse") else "parca"
+    keep(kind, family, data)
+    return f"{kind} {family} {label_words(labels)}"
 
 
 DATADOG_TYPES = {"cpu-time", "cpu-samples", "wall-time", "wall-samples", "alloc-samples",

@@ -441,6 +441,20 @@ START_TEST(the_help_shows_the_values_in_force)
 }
 END_TEST
 
+START_TEST(the_help_shows_the_default_folder)
+{
+    static char text[1 << 15], expected[128];
+    static char *const tmpdirs[] = {"TMPDIR=/t", "TMPDIR=", "OTHER=1"};
+    for (int i = 0; i < 3; i++) {
+        load(ENVIRONMENT(tmpdirs[i]));
+        options_help(text, sizeof(text));
+        snprintf(expected, sizeof(expected), "LIBAGENT_OUTPUT=%s/libagent-%u\n",
+                 i == 0 ? "/t" : "/tmp", (unsigned)geteuid());
+        ck_assert_ptr_nonnull(strstr(text, expected));
+    }
+}
+END_TEST
+
 START_TEST(environment_get_takes_whole_names)
 {
     char *const *environment = ENVIRONMENT("AB=1", "ABC=2", "A", "A=3", "B=");
@@ -472,6 +486,7 @@ Suite *suite(void)
     tcase_add_test(loading, service_falls_back);
     tcase_add_test(loading, environment_get_takes_whole_names);
     tcase_add_test(loading, the_help_shows_the_values_in_force);
+    tcase_add_test(loading, the_help_shows_the_default_folder);
     suite_add_tcase(suite, loading);
     TCase *selecting = tcase_create("select");
     tcase_add_checked_fixture(selecting, setup, NULL);

@@ -2,7 +2,6 @@
  * when it is told; and a pod acted out by namespaces: the program without network and libcurl, the
  * sender beside it with a root that cannot be written, each another user. */
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,22 +13,9 @@
 #include "test/preload/receiver.h"
 #include "test/preload/run_program.h"
 
-enum { VARIABLES = 16, VARIABLE_SIZE = 1024, TRIES = 3000, TRY_NS = 10000000 };
+enum { TRIES = 3000, TRY_NS = 10000000 };
 
-static struct receiver receiver;
 static char spool[TEMP_PATH_SIZE + 16];
-
-static const char *text(const char *pattern, ...)
-{
-    static char texts[VARIABLES][VARIABLE_SIZE];
-    static unsigned next;
-    char *out = texts[next++ % VARIABLES];
-    va_list list;
-    va_start(list, pattern);
-    vsnprintf(out, VARIABLE_SIZE, pattern, list);
-    va_end(list);
-    return out;
-}
 
 static const char *uploader_path(void)
 {
@@ -41,22 +27,24 @@ static const char *uploader_path(void)
 static const char *upload_urls(void)
 {
     int port = receiver.port;
-    return text("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d,parca+http://127.0.0.1:%d,"
-                "datadog+http://127.0.0.1:%d,http://127.0.0.1:%d/plain",
-                port, port, port, port);
+    return receiver_text(
+        "LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d,parca+http://127.0.0.1:%d,"
+        "datadog+http://127.0.0.1:%d,http://127.0.0.1:%d/plain",
+        port, port, port, port);
 }
 
 static void leave_profiles(const char *dialect)
 {
     struct run run;
-    run_program(&run, &(struct run_request){
-                          .program = "recursion",
-                          .arguments = (const char *[]){"malloc", "300", "main", NULL},
-                          .environment = (const char *[]){text("LIBAGENT_SPOOL=%s", spool),
-                                                          text("LIBAGENT_DIALECT=%s", dialect),
-                                                          "LIBAGENT_OUTPUT", "DD_ENV=pod",
-                                                          "LIBAGENT_SERVICE=app", NULL},
-                          .seconds = 60});
+    run_program(&run,
+                &(struct run_request){
+                    .program = "recursion",
+                    .arguments = (const char *[]){"malloc", "300", "main", NULL},
+                    .environment = (const char *[]){receiver_text("LIBAGENT_SPOOL=%s", spool),
+                                                    receiver_text("LIBAGENT_DIALECT=%s", dialect),
+                                                    "LIBAGENT_OUTPUT", "DD_ENV=pod",
+                                                    "LIBAGENT_SERVICE=app", NULL},
+                    .seconds = 60});
     run_expect_quiet_success(&run);
     run_free(&run);
 }
@@ -77,7 +65,7 @@ static void wait_for(const char *words, int count)
 static int count_spooled(void)
 {
     int count = -1;
-    FILE *pipe = popen(text("ls -A %s | wc -l", spool), "r");
+    FILE *pipe = popen(receiver_text("ls -A %s | wc -l", spool), "r");
     ck_assert_ptr_nonnull(pipe);
     ck_assert_int_eq(fscanf(pipe, "%d", &count), 1);
     pclose(pipe);
@@ -89,7 +77,7 @@ static void start_uploader(struct run *run, const char *port)
     run_start(run, &(struct run_request){
                        .program = uploader_path(),
                        .arguments = (const char *[]){port, NULL},
-                       .environment = (const char *[]){text("LIBAGENT_SPOOL=%s", spool),
+                       .environment = (const char *[]){receiver_text("LIBAGENT_SPOOL=%s", spool),
                                                        upload_urls(), "LIBAGENT_OUTPUT", NULL},
                        .without_agent = true,
                        .seconds = 90});
@@ -155,7 +143,7 @@ END_TEST
 /* A port that was free a moment ago; the next try takes another. */
 static bool scrape(const char *port, char *out, size_t size)
 {
-    FILE *pipe = popen(text("curl -sf http://127.0.0.1:%s/metrics", port), "r");
+    FILE *pipe = popen(receiver_text("curl -sf http://127.0.0.1:%s/metrics", port), "r");
     ck_assert_ptr_nonnull(pipe);
     size_t length = fread(out, 1, size - 1, pipe);
     out[length] = 0;
@@ -166,7 +154,7 @@ START_TEST(test_metrics)
 {
     struct run run;
     char metrics[4096] = "";
-    const char *port = text("%d", 20000 + (int)getpid() % 10000);
+    const char *port = receiver_text("%d", 20000 + (int)getpid() % 10000);
     leave_profiles("pyroscope");
     start_uploader(&run, port);
     wait_for("pyroscope cpu", 1);
@@ -211,11 +199,12 @@ START_TEST(test_pod)
     /* The app's root has no libcurl, no network, and is another user's. */
     start_in_pod(
         &app, "-mn",
-        text("for f in /usr/lib/*/libcurl*.so.*; do mount --bind /dev/null $f; done; "
-             "exec setpriv --reuid=%d --regid=%d --clear-groups env LD_PRELOAD=%s %s malloc "
-             "300 main",
-             APP_USER, POD_GROUP, run_agent_path(), run_program_path("recursion")),
-        (const char *[]){text("LIBAGENT_SPOOL=%s", spool), "LIBAGENT_DIALECT=pyroscope",
+        receiver_text(
+            "for f in /usr/lib/*/libcurl*.so.*; do mount --bind /dev/null $f; done; "
+            "exec setpriv --reuid=%d --regid=%d --clear-groups env LD_PRELOAD=%s %s malloc "
+            "300 main",
+            APP_USER, POD_GROUP, run_agent_path(), run_program_path("recursion")),
+        (const char *[]){receiver_text("LIBAGENT_SPOOL=%s", spool), "LIBAGENT_DIALECT=pyroscope",
                          "LIBAGENT_OUTPUT", "POD_NAME=p-1", "LIBAGENT_SERVICE=app",
                          "LIBAGENT_PROCESSES=prog_*", NULL});
     run_wait(&app);
@@ -224,10 +213,11 @@ START_TEST(test_pod)
     /* The sender's root cannot be written but for the spool. */
     start_in_pod(
         &sender, "-m",
-        text("mount --bind %s %s; mount -o remount,ro,bind /; "
-             "exec setpriv --reuid=%d --regid=%d --clear-groups --no-new-privs %s",
-             spool, spool, SENDER_USER, POD_GROUP, uploader_path()),
-        (const char *[]){text("LIBAGENT_SPOOL=%s", spool), "LIBAGENT_OUTPUT", upload_urls(), NULL});
+        receiver_text("mount --bind %s %s; mount -o remount,ro,bind /; "
+                      "exec setpriv --reuid=%d --regid=%d --clear-groups --no-new-privs %s",
+                      spool, spool, SENDER_USER, POD_GROUP, uploader_path()),
+        (const char *[]){receiver_text("LIBAGENT_SPOOL=%s", spool), "LIBAGENT_OUTPUT",
+                         upload_urls(), NULL});
     wait_for("pyroscope cpu", 1);
     wait_for("pyroscope heap", 1);
     ck_assert_int_eq(receiver_count_with(&receiver, "pyroscope", "pod_name=p-1"), 2);
@@ -239,28 +229,20 @@ START_TEST(test_pod)
 }
 END_TEST
 
-static void start(void)
+static void name_spool(void)
 {
-    receiver_start(&receiver, RECEIVER_HTTP);
     snprintf(spool, sizeof(spool), "%s/spool", receiver.folder);
-}
-
-static void stop(void)
-{
-    receiver_stop(&receiver);
 }
 
 Suite *suite(void)
 {
     Suite *suite = suite_create("sidecar");
-    TCase *all = tcase_create("all");
-    tcase_set_timeout(all, 120);
-    tcase_add_checked_fixture(all, start, stop);
+    TCase *all = receiver_case(suite, "all", RECEIVER_HTTP);
+    tcase_add_checked_fixture(all, name_spool, NULL);
     tcase_add_test(all, test_sends_each_dialect);
     tcase_add_test(all, test_sends_at_the_end);
     tcase_add_test(all, test_wants_to_know_where);
     tcase_add_test(all, test_metrics);
     tcase_add_test(all, test_pod);
-    suite_add_tcase(suite, all);
     return suite;
 }

@@ -1,7 +1,6 @@
 /* Uploads by whole programs, to a receiver that holds each request against the backends' rules. */
 #include <limits.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -13,23 +12,6 @@
 #include "test/preload/profile_reader.h"
 #include "test/preload/receiver.h"
 #include "test/preload/run_program.h"
-
-enum { VARIABLES = 16, VARIABLE_SIZE = 512 };
-
-static struct receiver receiver;
-
-/* NAME=VALUE of a pattern; good for the next VARIABLES calls. */
-static const char *variable(const char *pattern, ...)
-{
-    static char texts[VARIABLES][VARIABLE_SIZE];
-    static unsigned next;
-    char *text = texts[next++ % VARIABLES];
-    va_list list;
-    va_start(list, pattern);
-    vsnprintf(text, VARIABLE_SIZE, pattern, list);
-    va_end(list);
-    return text;
-}
 
 /* Half a second of CPU time and some megabytes of allocations; then the end. */
 static void recurse(struct run *run, const char *ms, const char *const *environment)
@@ -68,10 +50,10 @@ START_TEST(test_all_backends)
     int port = receiver.port;
     recurse(
         &run, "2500",
-        (const char *[]){variable("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d,"
-                                  "parca+http://127.0.0.1:%d, datadog+http://127.0.0.1:%d,"
-                                  "http://127.0.0.1:%d/plain",
-                                  port, port, port, port),
+        (const char *[]){receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d,"
+                                       "parca+http://127.0.0.1:%d, datadog+http://127.0.0.1:%d,"
+                                       "http://127.0.0.1:%d/plain",
+                                       port, port, port, port),
                          "LIBAGENT_PERIOD=1s", "LIBAGENT_TAGS=team:a b,build-no:7", "DD_ENV=prod",
                          "OTEL_RESOURCE_ATTRIBUTES=service.version=1%2E2,env=other", "POD_NAME=p-0",
                          "PYROSCOPE_BASIC_AUTH_USER=me", "PYROSCOPE_BASIC_AUTH_PASSWORD=my secret",
@@ -106,13 +88,13 @@ END_TEST
 START_TEST(test_two_of_a_kind)
 {
     struct run run;
-    const char *spool = variable("LIBAGENT_SPOOL=%s/spool", receiver.folder);
+    const char *spool = receiver_text("LIBAGENT_SPOOL=%s/spool", receiver.folder);
     int port = receiver.port;
     recurse(&run, "1300",
-            (const char *[]){variable("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d,"
-                                      "pyroscope+http://127.0.0.1:%d/=503,"
-                                      "pyroscope+http://127.0.0.1:%d/=200",
-                                      port, port, port),
+            (const char *[]){receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d,"
+                                           "pyroscope+http://127.0.0.1:%d/=503,"
+                                           "pyroscope+http://127.0.0.1:%d/=200",
+                                           port, port, port),
                              spool, "LIBAGENT_PERIOD=1s", "LIBAGENT_PROFILES=cpu", NULL});
     run_expect_success(&run);
     receiver_read(&receiver);
@@ -131,9 +113,9 @@ START_TEST(test_what_arrives_is_true)
 {
     struct run run;
     recurse(&run, "1500",
-            (const char *[]){variable("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d,"
-                                      "parca+http://127.0.0.1:%d",
-                                      receiver.port, receiver.port),
+            (const char *[]){receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d,"
+                                           "parca+http://127.0.0.1:%d",
+                                           receiver.port, receiver.port),
                              "LIBAGENT_PERIOD=1s", NULL});
     run_expect_quiet_success(&run);
     receiver_read(&receiver);
@@ -157,13 +139,13 @@ START_TEST(test_live_heap_for_parca)
     enum { LEFT = 60, MADE = 100, SIZE = 1000 };
     struct run run;
     struct profile profile;
-    run_program(&run,
-                &(struct run_request){
-                    .program = "live_heap",
-                    .arguments = (const char *[]){"plain", NULL},
-                    .environment = (const char *[]){
-                        variable("LIBAGENT_UPLOAD_URL=parca+http://127.0.0.1:%d", receiver.port),
-                        "LIBAGENT_ALLOC_INTERVAL=1", "LIBAGENT_OUTPUT", NULL}});
+    run_program(
+        &run, &(struct run_request){
+                  .program = "live_heap",
+                  .arguments = (const char *[]){"plain", NULL},
+                  .environment = (const char *[]){
+                      receiver_text("LIBAGENT_UPLOAD_URL=parca+http://127.0.0.1:%d", receiver.port),
+                      "LIBAGENT_ALLOC_INTERVAL=1", "LIBAGENT_OUTPUT", NULL}});
     run_expect_quiet_success(&run);
     receiver_read(&receiver);
     ck_assert_int_eq(receiver_count(&receiver, "parca heap"), 1);
@@ -183,16 +165,16 @@ END_TEST
 START_TEST(test_without_output_no_file)
 {
     struct run run;
-    recurse(
-        &run, "300",
-        (const char *[]){variable("PYROSCOPE_SERVER_ADDRESS=http://127.0.0.1:%d", receiver.port),
-                         "LIBAGENT_OUTPUT", NULL});
+    recurse(&run, "300",
+            (const char *[]){
+                receiver_text("PYROSCOPE_SERVER_ADDRESS=http://127.0.0.1:%d", receiver.port),
+                "LIBAGENT_OUTPUT", NULL});
     run_expect_quiet_success(&run);
     receiver_read(&receiver);
     ck_assert_int_eq(receiver_count(&receiver, "pyroscope cpu"), 1);
     ck_assert_int_eq(receiver_count_with(&receiver, "pyroscope cpu", "service_name=prog_recursion"),
                      1);
-    ck_assert_int_ne(access(variable("%s/libagent-%d", run.folder, (int)getuid()), F_OK), 0);
+    ck_assert_int_ne(access(receiver_text("%s/libagent-%d", run.folder, (int)getuid()), F_OK), 0);
     run_free(&run);
 }
 END_TEST
@@ -201,7 +183,7 @@ START_TEST(test_file_url)
 {
     struct run run;
     recurse(&run, "300",
-            (const char *[]){variable("LIBAGENT_UPLOAD_URL=file://%s", receiver.folder),
+            (const char *[]){receiver_text("LIBAGENT_UPLOAD_URL=file://%s", receiver.folder),
                              "LIBAGENT_OUTPUT", NULL});
     run_expect_quiet_success(&run);
     struct profile profile;
@@ -217,7 +199,7 @@ START_TEST(test_datadog_socket)
 {
     struct run run;
     recurse(&run, "300",
-            (const char *[]){variable("DD_TRACE_AGENT_URL=unix://%s", receiver.socket),
+            (const char *[]){receiver_text("DD_TRACE_AGENT_URL=unix://%s", receiver.socket),
                              "DD_PROFILING_ENABLED=true", "DD_SERVICE=shop", "DD_VERSION=3",
                              "LIBAGENT_OUTPUT", NULL});
     run_expect_quiet_success(&run);
@@ -231,17 +213,17 @@ END_TEST
 START_TEST(test_datadog_key_of_file)
 {
     struct run run;
-    const char *path = variable("%s/auth", receiver.folder);
+    const char *path = receiver_text("%s/auth", receiver.folder);
     FILE *file = fopen(path, "w");
     ck_assert_ptr_nonnull(file);
     fputs("# ours\nDD_API_KEY=abc123\r\nPARCA_BEARER_TOKEN=no\n", file);
     fclose(file);
-    recurse(
-        &run, "300",
-        (const char *[]){variable("LIBAGENT_UPLOAD_URL=datadog+http://127.0.0.1:%d/api/v2/profile",
-                                  receiver.port),
-                         variable("LIBAGENT_AUTH_FILE=%s", path), "DD_API_KEY=old",
-                         "LIBAGENT_LOG=debug", "LIBAGENT_HELP=1", NULL});
+    recurse(&run, "300",
+            (const char *[]){
+                receiver_text("LIBAGENT_UPLOAD_URL=datadog+http://127.0.0.1:%d/api/v2/profile",
+                              receiver.port),
+                receiver_text("LIBAGENT_AUTH_FILE=%s", path), "DD_API_KEY=old",
+                "LIBAGENT_LOG=debug", "LIBAGENT_HELP=1", NULL});
     run_expect_success(&run);
     receiver_read(&receiver);
     ck_assert_int_eq(receiver_count_with(&receiver, "datadog all", "key=abc123"), 1);
@@ -255,9 +237,11 @@ END_TEST
 START_TEST(test_tls)
 {
     struct run run;
-    const char *url = variable("LIBAGENT_UPLOAD_URL=pyroscope+https://127.0.0.1:%d", receiver.port);
-    recurse(&run, "300",
-            (const char *[]){url, variable("LIBAGENT_CA_FILE=%s/ca.pem", receiver.folder), NULL});
+    const char *url =
+        receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+https://127.0.0.1:%d", receiver.port);
+    recurse(
+        &run, "300",
+        (const char *[]){url, receiver_text("LIBAGENT_CA_FILE=%s/ca.pem", receiver.folder), NULL});
     run_expect_quiet_success(&run);
     run_free(&run);
     receiver_read(&receiver);
@@ -280,8 +264,8 @@ START_TEST(test_arrives_after_failures)
     static const char *const faults[] = {"503x2", "429after1", "500x1", "half"};
     struct run run;
     recurse(&run, "3000",
-            (const char *[]){variable("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d/=%s",
-                                      receiver.port, faults[_i]),
+            (const char *[]){receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d/=%s",
+                                           receiver.port, faults[_i]),
                              "LIBAGENT_PERIOD=1s", "LIBAGENT_LOG=debug", "LIBAGENT_PROFILES=cpu",
                              NULL});
     run_expect_success(&run);
@@ -324,8 +308,8 @@ START_TEST(test_broken_backends)
     struct run run;
     double begin = seconds_now();
     recurse(&run, "1300",
-            (const char *[]){variable("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d/=%s",
-                                      receiver.port, cases[_i].fault),
+            (const char *[]){receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d/=%s",
+                                           receiver.port, cases[_i].fault),
                              "LIBAGENT_PERIOD=1s", "LIBAGENT_LOG=debug", "LIBAGENT_PROFILES=cpu",
                              "LIBAGENT_EXIT_TIMEOUT=500ms", NULL});
     ck_assert(seconds_now() - begin < 20);
@@ -347,19 +331,14 @@ END_TEST
 START_TEST(test_nobody_there)
 {
     struct run run, without;
-    struct receiver gone = receiver;
     recurse(&without, "300", NULL);
-    receiver_stop(&receiver);
-    recurse(&run, "300",
-            (const char *[]){variable("LIBAGENT_UPLOAD_URL=parca+http://127.0.0.1:%d", gone.port),
-                             NULL});
+    recurse(&run, "300", (const char *[]){"LIBAGENT_UPLOAD_URL=parca+http://127.0.0.1:1", NULL});
     run_expect_success(&run);
     ck_assert_str_eq(run.out, without.out);
     ck_assert_ptr_nonnull(strstr(run.err, "it is tried again"));
     ck_assert_uint_eq(run_file_count(&run, ".pb.gz"), 2);
     run_free(&run);
     run_free(&without);
-    receiver_start(&receiver, RECEIVER_HTTP);
 }
 END_TEST
 
@@ -367,7 +346,7 @@ END_TEST
 START_TEST(test_spool)
 {
     struct run first, second;
-    const char *spool = variable("LIBAGENT_SPOOL=%s/spool", receiver.folder);
+    const char *spool = receiver_text("LIBAGENT_SPOOL=%s/spool", receiver.folder);
     const char *folder = strchr(spool, '=') + 1;
     recurse(&first, "1300",
             (const char *[]){"LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:1", spool,
@@ -379,8 +358,8 @@ START_TEST(test_spool)
     ck_assert_int_eq(files_in(folder, ""), (int)made);
     recurse(&second, "2500",
             (const char *[]){
-                variable("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d", receiver.port), spool,
-                "LIBAGENT_PERIOD=1s", "LIBAGENT_SERVICE=second", NULL});
+                receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d", receiver.port),
+                spool, "LIBAGENT_PERIOD=1s", "LIBAGENT_SERVICE=second", NULL});
     run_expect_quiet_success(&second);
     receiver_read(&receiver);
     ck_assert_int_eq(files_in(folder, ""), 0);
@@ -399,10 +378,10 @@ START_TEST(test_spool_alone)
     static const char *const kinds[] = {"pyroscope", "parca", "datadog", "post"};
     struct run run;
     for (int i = 0; i < 4; i++) {
-        const char *folder = variable("%s/%s", receiver.folder, kinds[i]);
+        const char *folder = receiver_text("%s/%s", receiver.folder, kinds[i]);
         recurse(&run, "300",
-                (const char *[]){variable("LIBAGENT_SPOOL=%s", folder),
-                                 variable("LIBAGENT_DIALECT=%s", kinds[i]), "LIBAGENT_OUTPUT",
+                (const char *[]){receiver_text("LIBAGENT_SPOOL=%s", folder),
+                                 receiver_text("LIBAGENT_DIALECT=%s", kinds[i]), "LIBAGENT_OUTPUT",
                                  NULL});
         run_expect_quiet_success(&run);
         ck_assert_int_eq(files_in(folder, ".spool"), strcmp(kinds[i], "datadog") == 0 ? 1 : 2);
@@ -415,9 +394,10 @@ START_TEST(test_wrong_url_sends_nothing)
 {
     struct run run;
     recurse(&run, "300",
-            (const char *[]){variable("LIBAGENT_UPLOAD_URL=pyroscope+http://me:secret@127.0.0.1:%d",
-                                      receiver.port),
-                             NULL});
+            (const char *[]){
+                receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+http://me:secret@127.0.0.1:%d",
+                              receiver.port),
+                NULL});
     run_expect_success(&run);
     ck_assert_ptr_nonnull(strstr(run.err, "LIBAGENT_UPLOAD_URL's 1. is not understood"));
     ck_assert_ptr_null(strstr(run.err, "secret"));
@@ -428,39 +408,10 @@ START_TEST(test_wrong_url_sends_nothing)
 }
 END_TEST
 
-static void start_http(void)
-{
-    receiver_start(&receiver, RECEIVER_HTTP);
-}
-
-static void start_unix(void)
-{
-    receiver_start(&receiver, RECEIVER_UNIX);
-}
-
-static void start_tls(void)
-{
-    receiver_start(&receiver, RECEIVER_TLS);
-}
-
-static void stop(void)
-{
-    receiver_stop(&receiver);
-}
-
-static TCase *add_case(Suite *suite, const char *name, void (*start)(void))
-{
-    TCase *tcase = tcase_create(name);
-    tcase_set_timeout(tcase, 120);
-    tcase_add_checked_fixture(tcase, start, stop);
-    suite_add_tcase(suite, tcase);
-    return tcase;
-}
-
 Suite *suite(void)
 {
     Suite *suite = suite_create("upload");
-    TCase *http = add_case(suite, "http", start_http);
+    TCase *http = receiver_case(suite, "http", RECEIVER_HTTP);
     tcase_add_test(http, test_all_backends);
     tcase_add_test(http, test_two_of_a_kind);
     tcase_add_test(http, test_what_arrives_is_true);
@@ -474,7 +425,7 @@ Suite *suite(void)
     tcase_add_test(http, test_spool);
     tcase_add_test(http, test_spool_alone);
     tcase_add_test(http, test_wrong_url_sends_nothing);
-    tcase_add_test(add_case(suite, "unix", start_unix), test_datadog_socket);
-    tcase_add_test(add_case(suite, "tls", start_tls), test_tls);
+    tcase_add_test(receiver_case(suite, "unix", RECEIVER_UNIX), test_datadog_socket);
+    tcase_add_test(receiver_case(suite, "tls", RECEIVER_TLS), test_tls);
     return suite;
 }

@@ -1,6 +1,5 @@
 /* What uploads do to the program: its own libcurl, its end, its children, its descriptors. */
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -10,29 +9,13 @@
 #include "test/preload/receiver.h"
 #include "test/preload/run_program.h"
 
-enum { VARIABLES = 16, VARIABLE_SIZE = 512 };
-
-static struct receiver receiver;
-
-static const char *text(const char *pattern, ...)
-{
-    static char texts[VARIABLES][VARIABLE_SIZE];
-    static unsigned next;
-    char *out = texts[next++ % VARIABLES];
-    va_list list;
-    va_start(list, pattern);
-    vsnprintf(out, VARIABLE_SIZE, pattern, list);
-    va_end(list);
-    return out;
-}
-
 /* The same with uploads each second, and without the agent. */
 static void run_both(struct run *with, struct run *without, const char *program,
                      const char *const *arguments, const char *scheme)
 {
     const char *const environment[] = {
-        text("LIBAGENT_UPLOAD_URL=pyroscope+%s://127.0.0.1:%d", scheme, receiver.port),
-        text("LIBAGENT_CA_FILE=%s/ca.pem", receiver.folder), "LIBAGENT_PERIOD=1s",
+        receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+%s://127.0.0.1:%d", scheme, receiver.port),
+        receiver_text("LIBAGENT_CA_FILE=%s/ca.pem", receiver.folder), "LIBAGENT_PERIOD=1s",
         /* On a busy machine: what is tested is what happens, not how fast. */
         "LIBAGENT_EXIT_TIMEOUT=20s", NULL};
     struct run_request request = {
@@ -56,8 +39,8 @@ static void free_both(struct run *with, struct run *without)
 START_TEST(test_own_libcurl_of_another_kind)
 {
     struct run with, without;
-    const char *url = text("https://127.0.0.1:%d/=200", receiver.port);
-    const char *ca = text("%s/ca.pem", receiver.folder);
+    const char *url = receiver_text("https://127.0.0.1:%d/=200", receiver.port);
+    const char *ca = receiver_text("%s/ca.pem", receiver.folder);
     run_both(&with, &without, "own_curl", (const char *[]){url, ca, "3", NULL}, "https");
     ck_assert_str_eq(with.out, "good\n");
     ck_assert_int_ge(receiver_count(&receiver, "pyroscope cpu"), 2);
@@ -115,16 +98,17 @@ START_TEST(test_without_libcurl)
     if (geteuid() != 0)
         return; /* namespaces of mounts are root's */
     const char *script =
-        text("for f in /usr/lib/*/libcurl*.so.*; do mount --bind /dev/null $f; done; "
-             "exec env LD_PRELOAD=%s %s malloc 1500 main",
-             run_agent_path(), run_program_path("recursion"));
+        receiver_text("for f in /usr/lib/*/libcurl*.so.*; do mount --bind /dev/null $f; done; "
+                      "exec env LD_PRELOAD=%s %s malloc 1500 main",
+                      run_agent_path(), run_program_path("recursion"));
     run_program(&run, &(struct run_request){
                           .program = "/usr/bin/unshare",
                           .arguments = (const char *[]){"-m", "sh", "-ec", script, NULL},
                           .environment =
-                              (const char *[]){text("LIBAGENT_UPLOAD_URL=parca+http://127.0.0.1:%d",
-                                                    receiver.port),
-                                               "LIBAGENT_PERIOD=1s", "LIBAGENT_LOG=debug", NULL},
+                              (const char *[]){
+                                  receiver_text("LIBAGENT_UPLOAD_URL=parca+http://127.0.0.1:%d",
+                                                receiver.port),
+                                  "LIBAGENT_PERIOD=1s", "LIBAGENT_LOG=debug", NULL},
                           .without_agent = true,
                           .seconds = 60});
     run_expect_success(&run);
@@ -137,36 +121,14 @@ START_TEST(test_without_libcurl)
 }
 END_TEST
 
-static void start_http(void)
-{
-    receiver_start(&receiver, RECEIVER_HTTP);
-}
-
-static void start_tls(void)
-{
-    receiver_start(&receiver, RECEIVER_TLS);
-}
-
-static void stop(void)
-{
-    receiver_stop(&receiver);
-}
-
 Suite *suite(void)
 {
     Suite *suite = suite_create("upload_harm");
-    TCase *http = tcase_create("http");
-    tcase_set_timeout(http, 120);
-    tcase_add_checked_fixture(http, start_http, stop);
+    TCase *http = receiver_case(suite, "http", RECEIVER_HTTP);
     tcase_add_test(http, test_main_leaves);
     tcase_add_test(http, test_no_descriptor_survives_exec);
     tcase_add_test(http, test_without_libcurl);
-    suite_add_tcase(suite, http);
-    TCase *tls = tcase_create("tls");
-    tcase_set_timeout(tls, 120);
-    tcase_add_checked_fixture(tls, start_tls, stop);
-    tcase_add_test(tls, test_own_libcurl_of_another_kind);
     tcase_add_test(http, test_children);
-    suite_add_tcase(suite, tls);
+    tcase_add_test(receiver_case(suite, "tls", RECEIVER_TLS), test_own_libcurl_of_another_kind);
     return suite;
 }

@@ -2,6 +2,7 @@
 
 #include <limits.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -14,7 +15,9 @@
 #include "test/temp_path.h"
 
 /* A busy machine needs some seconds to start python and protoc. */
-enum { START_TRIES = 3000, TRY_NS = 10000000 };
+enum { START_TRIES = 3000, TRY_NS = 10000000, TEXTS = 16, TEXT_SIZE = 1024, CASE_S = 120 };
+
+struct receiver receiver;
 
 static void make_certificate(const struct receiver *receiver)
 {
@@ -113,4 +116,63 @@ void receiver_stop(struct receiver *receiver)
     snprintf(command, sizeof(command), "rm -rf %s", receiver->folder);
     ck_assert_int_eq(system(command), 0);
     free(receiver->log);
+}
+
+/* ---- the one that a case shares ---- */
+
+static void start_http(void)
+{
+    receiver_start(&receiver, RECEIVER_HTTP);
+}
+
+static void start_unix(void)
+{
+    receiver_start(&receiver, RECEIVER_UNIX);
+}
+
+static void start_tls(void)
+{
+    receiver_start(&receiver, RECEIVER_TLS);
+}
+
+static void stop(void)
+{
+    receiver_stop(&receiver);
+}
+
+/* All but what the server made at its start. */
+static void forget(void)
+{
+    char command[320];
+    snprintf(command, sizeof(command),
+             "find %s -mindepth 1 -maxdepth 1 ! -name address ! -name '*.pem' ! -name socket "
+             "-exec rm -rf {} +",
+             receiver.folder);
+    ck_assert_int_eq(system(command), 0);
+    free(receiver.log);
+    receiver.log = NULL;
+}
+
+TCase *receiver_case(Suite *suite, const char *name, enum receiver_kind kind)
+{
+    static void (*const starts[])(void) = {
+        [RECEIVER_HTTP] = start_http, [RECEIVER_UNIX] = start_unix, [RECEIVER_TLS] = start_tls};
+    TCase *tcase = tcase_create(name);
+    tcase_set_timeout(tcase, CASE_S);
+    tcase_add_unchecked_fixture(tcase, starts[kind], stop);
+    tcase_add_checked_fixture(tcase, forget, NULL);
+    suite_add_tcase(suite, tcase);
+    return tcase;
+}
+
+const char *receiver_text(const char *pattern, ...)
+{
+    static char texts[TEXTS][TEXT_SIZE];
+    static unsigned next;
+    char *text = texts[next++ % TEXTS];
+    va_list list;
+    va_start(list, pattern);
+    vsnprintf(text, TEXT_SIZE, pattern, list);
+    va_end(list);
+    return text;
 }

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "test/check.h"
 #include "test/temp_path.h"
 
 struct receiver {
@@ -33,5 +34,12 @@ int receiver_count(const struct receiver *receiver, const char *words);
 /* The same, and in which `text` stands. */
 int receiver_count_with(const struct receiver *receiver, const char *words, const char *text);
 void receiver_stop(struct receiver *receiver);
+
+/* The one that the tests of a case share: python and protoc take a second to start. */
+extern struct receiver receiver;
+/* A case whose tests find `receiver` there, with nothing in its log and its folder. */
+TCase *receiver_case(Suite *suite, const char *name, enum receiver_kind kind);
+/* printf's text; good for the next 16 calls. */
+const char *receiver_text(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

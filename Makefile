@@ -1,6 +1,6 @@
 # Targets: all (libagent.so), uploader (libagent-uploader), deps, demo, test, test-unwind,
 # test-unwind-deps, test-names, test-names-deps, check, check-preload, storm, waits, storm-unwind,
-# fuzz, coverage, lint, bench, bench-names, bench-deps, test-aarch64, map, install, clean.
+# fuzz, coverage, lint, dist, test-distros, bench, bench-names, bench-deps, test-aarch64, map, install, clean.
 # Variables: CC=gcc|clang, SAN=address,undefined|thread (suites only), SUITES="check_x ..." or WHAT="pair1 ..." (run only
 # these suites, or parts of bench), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR,
 # ARCH=aarch64 (by Debian's cross compiler; programs and suites run in qemu's user mode).
@@ -149,6 +149,31 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/lib/libagent $(DESTDIR)$(PREFIX)/include
 	install -m 755 libagent.so $(DESTDIR)$(PREFIX)/lib/libagent/libagent.so
 	install -m 644 agent/libagent.h $(DESTDIR)$(PREFIX)/include/libagent.h
+
+# What is handed out, made twice: both have to be the same.
+.PHONY: dist
+VERSION = $(shell sed -n 's/.*LIBAGENT_VERSION "\(.*\)"/\1/p' agent/libagent.h)
+DIST    = build/dist/libagent-$(VERSION).tar.gz
+LINKED_IN = $(foreach a,libzstd.a libz.a libiberty.a liblzma.a,$(call archive,$(a))) \
+    $(shell $(CC) -print-libgcc-file-name)
+
+dist: all uploader
+	rm -rf build/dist && mkdir -p build/dist
+	python3 dist/pack.py build/dist/again $(LINKED_IN)
+	python3 dist/pack.py $(DIST) $(LINKED_IN)
+	cmp build/dist/again $(DIST) && rm build/dist/again
+	PYTHONDONTWRITEBYTECODE=1 python3 dist/check_dist.py $(DIST) $(LINKED_IN)
+	echo $(DIST)
+
+# In the user lands of Debian 11, 12 and 13. They are not in build: they have folders that are named
+# like what the compiler writes there.
+.PHONY: test-distros
+DISTROS := /var/tmp/libagent-distros
+
+test-distros: dist
+	sh test/deps.sh distros
+	sh test/distros/roots.sh $(DISTROS)
+	PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 test/distros/user_lands.py $(DISTROS) $(DIST)
 
 clean:
 	rm -rf build libagent.so libagent-uploader

@@ -66,6 +66,13 @@ cppcheck_product() {
         '-DElfW(x)=Elf64_##x' '-D__typeof__(x)=unsigned long' agent shim uploader
 }
 
+handed_out() {
+    $MAKE dist > build/dist.log 2>&1 || {
+        cat build/dist.log
+        return 1
+    }
+}
+
 lint "gcc without a warning" without_warning gcc
 lint "clang without a warning" without_warning clang
 lint "clang-tidy" tidy
@@ -75,5 +82,6 @@ lint "YAML" yamllint -d relaxed uploader/sidecar
 lint "format" formatted
 lint "preload.map" map_is_made_of_list
 lint "libagent.so" python3 test/lint/binary.py libagent.so
+lint "what is handed out" handed_out
 lint "README's options" python3 test/lint/readme_options.py README.md libagent.so
 exit $failed

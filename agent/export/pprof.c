@@ -4,55 +4,11 @@
 #include <string.h>
 
 #include "agent/base/protobuf.h"
+#include "agent/export/families.h"
 #include "agent/export/pprof_fields.h"
 #include "agent/export/rows.h"
 #include "agent/export/string_table.h"
 #include "agent/export/syscall_names.h"
-
-struct value_type {
-    const char *type, *unit;
-};
-
-/* What a family's file says of its values: a count and then its amount. What readers show unless
- * asked is the last one. */
-struct family_format {
-    const char *name;
-    struct value_type values[VALUES], period;
-    unsigned amount_bits; /* fraction bits of a recorded amount */
-};
-
-static const struct family_format family_formats[RECORD_FAMILIES] = {
-    [RECORD_CPU] = {.name = "cpu",
-                    .values = {{"samples", "count"}, {"cpu", "nanoseconds"}},
-                    .period = {"cpu", "nanoseconds"}},
-    [RECORD_ALLOC] = {.name = "heap",
-                      .values = {{"alloc_objects", "count"},
-                                 {"alloc_space", "bytes"},
-                                 {"inuse_objects", "count"},
-                                 {"inuse_space", "bytes"}},
-                      .period = {"space", "bytes"},
-                      .amount_bits = RECORD_AMOUNT_BITS_ALLOC},
-    [RECORD_WALL] = {.name = "wall",
-                     .values = {{"samples", "count"}, {"wall", "nanoseconds"}},
-                     .period = {"wall", "nanoseconds"}},
-};
-
-/* Datadog's names for the same. */
-static const struct family_format datadog_formats[RECORD_FAMILIES] = {
-    [RECORD_CPU] = {.name = "all",
-                    .values = {{"cpu-samples", "count"}, {"cpu-time", "nanoseconds"}},
-                    .period = {"cpu-time", "nanoseconds"}},
-    [RECORD_ALLOC] = {.name = "all",
-                      .values = {{"alloc-samples", "count"},
-                                 {"alloc-space", "bytes"},
-                                 {"inuse-objects", "count"},
-                                 {"inuse-space", "bytes"}},
-                      .period = {"alloc-space", "bytes"},
-                      .amount_bits = RECORD_AMOUNT_BITS_ALLOC},
-    [RECORD_WALL] = {.name = "all",
-                     .values = {{"wall-samples", "count"}, {"wall-time", "nanoseconds"}},
-                     .period = {"wall-time", "nanoseconds"}},
-};
 
 enum { VALUES_MAX = VALUES * RECORD_FAMILIES };
 
@@ -71,27 +27,12 @@ struct encoder {
     struct buffer *out;
 };
 
-const char *export_family_name(enum record_family family)
-{
-    return family_formats[family].name;
-}
-
 /* ---- Samples ------------------------------------------------------------------------------- */
 
 /* Is it one of the file's sample types? */
 static bool is_written(const struct encoder *encoder, enum record_family family, int value)
 {
-    if (!(encoder->families >> family & 1))
-        return false;
-    if (value >= LIVE_COUNT)
-        return family == RECORD_ALLOC && encoder->request->has_live;
-    return family != RECORD_ALLOC || encoder->request->has_window;
-}
-
-static uint64_t round_fixed(uint64_t value, unsigned bits)
-{
-    uint64_t half = bits ? value >> (bits - 1) & 1 : 0;
-    return MIN_OF((value >> bits) + half, (uint64_t)INT64_MAX);
+    return (encoder->families >> family & 1) && family_has_value(encoder->request, family, value);
 }
 
 static uint32_t add_string(struct encoder *encoder, const char *text)
@@ -162,14 +103,12 @@ static void encode_live_labels(struct encoder *encoder, const struct row *row)
 /* The file's values of a row; false if all are 0. */
 static bool values_of(const struct encoder *encoder, const struct row *row, uint64_t *values)
 {
-    unsigned amount_bits = encoder->formats[row->family].amount_bits;
     uint64_t any = 0;
     memset(values, 0, VALUES_MAX * sizeof(values[0]));
     for (int i = 0; i < VALUES; i++) {
         if (!is_written(encoder, row->family, i))
             continue;
-        bool is_count = i == WINDOW_COUNT || i == LIVE_COUNT;
-        uint64_t value = round_fixed(row->values[i], is_count ? RECORD_FRACTION_BITS : amount_bits);
+        uint64_t value = family_value_of(row, i);
         values[encoder->place[row->family][i]] = value;
         any |= value;
     }
@@ -235,9 +174,8 @@ static void encode_header(struct encoder *encoder)
     pb_uint(out, PROFILE_PERIOD, request->period);
     for (const char *const *comment = request->comments; comment && *comment; comment++)
         pb_uint(out, PROFILE_COMMENT, add_string(encoder, *comment));
-    bool shows_live = is_written(encoder, request->family, LIVE_AMOUNT);
-    pb_uint(out, PROFILE_DEFAULT_SAMPLE_TYPE,
-            add_string(encoder, format->values[shows_live ? LIVE_AMOUNT : WINDOW_AMOUNT].type));
+    int shown = family_default_value(request, request->family);
+    pb_uint(out, PROFILE_DEFAULT_SAMPLE_TYPE, add_string(encoder, format->values[shown].type));
 }
 
 static void add_label_strings(struct encoder *encoder)
@@ -282,7 +220,7 @@ int export_pprof(const struct window *window, const struct export_request *reque
 {
     bool is_datadog = request->dialect == DIALECT_DATADOG;
     struct encoder encoder = {.request = request,
-                              .formats = is_datadog ? datadog_formats : family_formats,
+                              .formats = family_formats_of(request->dialect),
                               .families = is_datadog ? request->families : 1u << request->family,
                               .out = out};
     for (int family = 0; family < RECORD_FAMILIES; family++)

@@ -159,10 +159,10 @@ LINKED_IN = $(foreach a,libzstd.a libz.a libiberty.a liblzma.a,$(call archive,$(
 
 dist: all uploader
 	rm -rf build/dist && mkdir -p build/dist
-	python3 dist/pack.py build/dist/again $(LINKED_IN)
-	python3 dist/pack.py $(DIST) $(LINKED_IN)
+	python3 uploader/sidecar/pack.py build/dist/again $(LINKED_IN)
+	python3 uploader/sidecar/pack.py $(DIST) $(LINKED_IN)
 	cmp build/dist/again $(DIST) && rm build/dist/again
-	PYTHONDONTWRITEBYTECODE=1 python3 dist/check_dist.py $(DIST) $(LINKED_IN)
+	PYTHONDONTWRITEBYTECODE=1 python3 test/distros/check_dist.py $(DIST) $(LINKED_IN)
 	echo $(DIST)
 
 # In the user lands of Debian 11, 12 and 13. They are not in build: they have folders that are named

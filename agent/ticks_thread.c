@@ -59,8 +59,13 @@ static int need(void)
     int error = own_thread_need(&state, ticks_main, stays_away);
     if (!error || error == -EBUSY)
         return 0;
+    if (exchange_acq_rel(&said, 1))
+        return error;
     /* EINVAL: after unshare(CLONE_NEWPID) the program can have no more threads either. */
-    if (!exchange_acq_rel(&said, 1))
+    if (error == -EINVAL)
+        log_info("no thread for ticks in this namespace: %s",
+                 "time is sampled by each thread's CPU timer");
+    else
         log_warn("no thread for ticks (error %d): %s", -error,
                  "time is sampled by each thread's CPU timer");
     return error;

@@ -413,7 +413,7 @@ bool options_is_set(const void *member)
     return false;
 }
 
-static const char *shown(int row)
+static const char *text_shown(int row)
 {
     const char *text = text_in_force[row];
     if (row == ROW_OUTPUT && text == option_rows[row].default_text)
@@ -429,7 +429,7 @@ size_t options_help(char *out, size_t size)
         describe(&option_rows[i], accepted);
         used +=
             format(out + used, size - used, "%s=%s\n    %s (%s; default %s)\n", option_rows[i].name,
-                   shown(i), option_rows[i].help, accepted, option_rows[i].default_text);
+                   text_shown(i), option_rows[i].help, accepted, option_rows[i].default_text);
     }
     return used;
 }

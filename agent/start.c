@@ -89,15 +89,28 @@ static void see_objects(void)
         (void)!modules_rescan(); /* sets `modules_stale` where it fails */
 }
 
-static int start_tables(void)
+static int make_tables(void)
 {
-    arena_set_budget(cgroup_limit_share(options.memory));
     int error = scratch_start(options.max_frames);
     if (!error)
         error = flush_left_over();
     if (!error)
         error = recorder_start(clock_monotonic_ns(), clock_realtime_ns());
     return error;
+}
+
+static int start_tables(void)
+{
+    const size_t before = arena_budget();
+    arena_set_budget(cgroup_limit_share(options.memory));
+    int error = make_tables();
+    if (error != -ENOMEM || arena_budget() >= before)
+        return error;
+    /* The live heap and the threads' slots stay as they were made. */
+    log_warn("LIBAGENT_MEMORY: %zu bytes are less than what is in use: the %zu of before stay",
+             arena_budget(), before);
+    arena_set_budget(before);
+    return make_tables();
 }
 
 static void choose_scheduler(void)

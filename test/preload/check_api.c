@@ -311,6 +311,24 @@ START_TEST(test_a_start_has_room_for_wall_time_after_one_of_the_heap)
 }
 END_TEST
 
+/* A start that allows less than what earlier ones have taken keeps their figure, and says so. */
+START_TEST(test_a_start_with_less_memory_than_is_in_use_profiles)
+{
+    struct run with;
+    run(&with, "api", (const char *[]){"less-memory", NULL}, NULL, false);
+    run_expect_success(&with);
+    ck_assert_int_eq(run_number(&with, "large"), 0);
+    ck_assert_int_eq(run_number(&with, "small"), 0);
+    const char *line =
+        "libagent: warn: LIBAGENT_MEMORY: 8388608 bytes are less than what is in use: ";
+    ck_assert_msg(strstr(with.err, line) == with.err &&
+                      !strstr(with.err + strlen(line), "libagent"),
+                  "%s", with.err);
+    ck_assert_int_gt(seen(&with, with.profiles, "work_after"), 0);
+    run_free(&with);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("api");
@@ -323,6 +341,7 @@ Suite *suite(void)
     tcase_add_test(functions, test_a_start_knows_nothing_of_the_time_before);
     tcase_add_test(functions, test_a_start_knows_no_wall_time_before_it);
     tcase_add_test(functions, test_a_start_has_room_for_wall_time_after_one_of_the_heap);
+    tcase_add_test(functions, test_a_start_with_less_memory_than_is_in_use_profiles);
     tcase_add_test(functions, test_many_threads_flush_at_once);
     suite_add_tcase(suite, functions);
     TCase *ways = tcase_create("ways out");

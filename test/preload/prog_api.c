@@ -87,6 +87,19 @@ static void wall_after_heap(void)
     say("stop", libagent_stop());
 }
 
+/* Tables that are larger than what a later start allows. */
+static void less_memory(void)
+{
+    say("stop", libagent_stop());
+    say("large", libagent_start("memory=256MiB,profiles=cpu,alloc,heap,alloc_interval=1"));
+    for (int i = 0; i < 200000; i++)
+        keep(malloc(16));
+    say("stop", libagent_stop());
+    say("small", libagent_start("memory=8MiB"));
+    work_after();
+    say("stop", libagent_stop());
+}
+
 enum { FLUSHERS = 4, FLUSHES = 100 };
 
 static void *flush_often(void *late)
@@ -117,6 +130,8 @@ int main(int argc, char **argv)
         count();
     else if (strcmp(name, "manual") == 0)
         manual();
+    else if (strcmp(name, "less-memory") == 0)
+        less_memory();
     else if (strcmp(name, "wall-after-heap") == 0)
         wall_after_heap();
     else if (strcmp(name, "flush-by-many") == 0)

@@ -1,5 +1,5 @@
 # Targets: all (libagent.so), uploader (libagent-uploader), deps, demo, test, test-unwind,
-# test-unwind-deps, test-names, test-names-deps, check, check-preload, storm, waits, storm-unwind,
+# test-unwind-deps, test-names, test-names-deps, check, check-preload, heap-programs, storm, waits, storm-unwind,
 # fuzz, coverage, lint, dist, test-distros, bench, bench-names, bench-deps, test-aarch64, map, install, clean.
 # Variables: CC=gcc|clang, SAN=address,undefined|thread (suites only), SUITES="check_x ..." or WHAT="pair1 ..." (run only
 # these suites, or parts of bench), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR,
@@ -310,6 +310,12 @@ storm: all $(PRELOAD)/check_storm $(PROGRAMS)
 	LIBAGENT_SO=$(CURDIR)/$(LIBRARY) PROGRAMS=$(CURDIR)/$(PRELOAD) \
 	    STORM_SECONDS=$(STORM_SECONDS) $(if $(STORM_UNWINDER),STORM_UNWINDER=$(STORM_UNWINDER)) \
 	    $(PRELOAD)/check_storm
+
+# check_heap_programs with heaps of up to 500 MB, and with more programs.
+.PHONY: heap-programs
+heap-programs: all $(PRELOAD)/check_heap_programs $(PROGRAMS)
+	LIBAGENT_SO=$(CURDIR)/$(LIBRARY) PROGRAMS=$(CURDIR)/$(PRELOAD) \
+	    HEAP_PROGRAMS_LONG=1 $(PRELOAD)/check_heap_programs
 
 # check_wall_waits for a minute each way.
 WAITS_SECONDS := 60

@@ -1,0 +1,135 @@
+# heap_programs.sh redis N | sqlite N | python N | nginx | gcc | postgres: programs that fill their
+# heap, give half of it back, and are asked for a profile each time (signal 39, rtmin+5).
+set -e
+
+# profile PID N: the N-th profile of that process, which is asked for it. Quiet around it, for the
+# trace's sake, which tells all that was live within its ticks of 4 ms.
+cat > profile <<'END'
+sleep 0.05
+kill -39 "$1"
+until [ "$(find "$LIBAGENT_OUTPUT" -name "*.$1.*.heap.pb*" | wc -l)" -ge "$2" ]; do
+    kill -0 "$1" || exit 1
+    sleep 0.02
+done
+sleep 0.05
+END
+
+case $1 in
+redis)
+    redis-server --port 0 --unixsocket "$PWD/socket" --save '' --enable-debug-command yes \
+        > /dev/null &
+    server=$!
+    until redis-cli -s "$PWD/socket" ping > /dev/null 2>&1; do sleep 0.02; done
+    redis-cli -s "$PWD/socket" debug populate "$2" key 1000 > /dev/null
+    sh profile "$server" 1
+    redis-cli -s "$PWD/socket" eval "for i = 0, $2 - 1, 2 do redis.call('del', 'key:' .. i) end" 0 \
+        > /dev/null
+    sh profile "$server" 2
+    redis-cli -s "$PWD/socket" shutdown nosave
+    wait
+    ;;
+sqlite)
+    sqlite3 :memory: <<END
+CREATE TABLE t(i INTEGER PRIMARY KEY, a TEXT);
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $2)
+    INSERT INTO t SELECT i, hex(zeroblob(i % 60)) FROM n;
+CREATE INDEX by_text ON t(a, i);
+.shell sh profile \$PPID 1
+DELETE FROM t WHERE i % 10 < 5;
+VACUUM;
+.shell sh profile \$PPID 2
+SELECT count(*) FROM t;
+END
+    ;;
+python)
+    PYTHONMALLOC=malloc exec /usr/bin/python3 -S -s - "$2" <<'END'
+import gc, os, subprocess, sys
+def profile(number):
+    subprocess.run(["sh", "profile", str(os.getpid()), str(number)], check=True)
+class Node:
+    pass
+def ring(i):
+    first, second = Node(), Node()
+    first.other, second.other = second, first
+    first.text, second.list = "text %d" % i * (i % 7), [i, i * 1.5]
+    return first
+nodes = [ring(i) for i in range(int(sys.argv[1]))]
+profile(1)
+del nodes[::2]
+gc.collect()
+profile(2)
+END
+    ;;
+nginx)
+    mkdir pages
+    seq 1 30000 > pages/numbers
+    cat > nginx.conf <<END
+user nobody nogroup;
+daemon off;
+pid nginx.pid;
+error_log errors notice;
+worker_processes 2;
+events { worker_connections 512; }
+http {
+    gzip on;
+    gzip_types *;
+    access_log off;
+    server { listen unix:$PWD/socket; root pages; }
+}
+END
+    /usr/sbin/nginx -p "$PWD/" -c nginx.conf -e errors &
+    until [ -S socket ]; do sleep 0.05; done
+    /usr/bin/python3 - <<'END'
+import http.client, os, signal, socket, time
+def get(keep):
+    connection = http.client.HTTPConnection("localhost")
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect("socket")
+    connection.request("GET", "/numbers", headers={"Accept-Encoding": "gzip"})
+    answer = connection.getresponse()
+    assert answer.status == 200
+    return (connection, answer) if keep else answer.read()
+master = int(open("nginx.pid").read())
+for reload in range(3):
+    half_read = [get(True) for i in range(100)]
+    for i in range(200):
+        get(False)
+        time.sleep(0.005)
+    os.kill(master, signal.SIGHUP)
+    time.sleep(0.5)
+END
+    kill -QUIT "$(cat nginx.pid)"
+    wait
+    ;;
+gcc)
+    awk 'BEGIN {
+        print "#include <stdio.h>\n#include <string.h>\nstruct s { int a[8]; double d; };"
+        for (i = 0; i < 900; i++) {
+            printf "int f%d(struct s *p, int n) { int r = %d;\n", i, i
+            printf "for (int i = 0; i < n; i++) { r += p[i].a[i %% 8] * %d;\n", i * 31 % 97
+            printf "if (r & %d) { p[i].d /= r; r ^= (int)p[i].d; }\n", i % 13 + 1
+            printf "switch (r %% 7) { case 1: r += %d; break; case 4: memset(p, r, n); }}\n", i
+            printf "return r + printf(\"%%d\", r); }\n"
+        }
+    }' > big.c
+    gcc -O2 -c big.c -o big.o
+    ;;
+postgres)
+    bin=$(echo /usr/lib/postgresql/*/bin)
+    mkdir -m 777 postgres
+    cd postgres
+    as_postgres() { runuser -u postgres -- "$@"; }
+    as_postgres "$bin/initdb" -D data --no-sync -A trust > /dev/null
+    as_postgres "$bin/pg_ctl" -D data -l log -w -o "-k $PWD -c listen_addresses='' -c fsync=off" \
+        start > /dev/null
+    as_postgres "$bin/pgbench" -h "$PWD" -i -q postgres > /dev/null 2>&1
+    as_postgres "$bin/pgbench" -h "$PWD" -T 3 -c 2 postgres > /dev/null 2>&1
+    as_postgres "$bin/psql" -h "$PWD" -q -t postgres <<'END' > /dev/null
+SET work_mem = '512MB';
+SELECT count(*) FROM (SELECT md5(i::text) AS m, count(*) FROM generate_series(1, 600000) i
+    GROUP BY m) AS g;
+SELECT sum(length(m)) FROM (SELECT md5(i::text) AS m FROM generate_series(1, 900000) i ORDER BY m) s;
+END
+    as_postgres "$bin/pg_ctl" -D data -m fast -w stop > /dev/null
+    ;;
+esac

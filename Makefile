@@ -1,5 +1,6 @@
 # Targets: all (libagent.so), uploader (libagent-uploader), deps, demo, test, test-unwind,
-# test-unwind-deps, test-names, test-names-deps, check, check-preload, heap-programs, storm, waits, storm-unwind,
+# test-unwind-deps, test-names, test-names-deps, test-backends, test-backends-deps, soak-backends,
+# check, check-preload, heap-programs, storm, waits, storm-unwind,
 # fuzz, coverage, lint, dist, test-distros, bench, bench-names, bench-deps, test-aarch64, map, install, clean.
 # Variables: CC=gcc|clang, SAN=address,undefined|thread (suites only), SUITES="check_x ..." or WHAT="pair1 ..." (run only
 # these suites, or parts of bench), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR,
@@ -363,6 +364,40 @@ test-unwind: $(UNWIND)/unwind_differential $(UNWIND_PROGRAMS) $(PROGRAMS)
 
 test-unwind-deps:
 	sh test/deps.sh unwind
+
+# ---- Backends, as other people's receivers have them: test/backends --------------------------
+# make test-backends-deps installs node, npm and nginx; what npm brings comes into build/backends.
+
+BACKENDS := build/backends
+RUN_BACKENDS = BACKENDS=$(CURDIR)/$(BACKENDS) LIBAGENT_SO=$(CURDIR)/$(LIBRARY) \
+    LIBAGENT_UPLOADER=$(CURDIR)/libagent-uploader PROGRAMS=$(CURDIR)/$(PRELOAD) \
+    PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3
+BACKENDS_NEED := all uploader $(BACKENDS)/node_modules/.package-lock.json $(BACKENDS)/services.bin \
+    $(PRELOAD)/prog_recursion $(PRELOAD)/prog_many_stacks
+# Of the soak: as long as it takes to be sure, and enough to see that it works.
+SOAK_SECONDS := 600
+
+.PHONY: test-backends test-backends-deps soak-backends
+test-backends: $(BACKENDS_NEED)
+	$(RUN_BACKENDS) test/backends/test_backends.py $(WHAT)
+	$(RUN_BACKENDS) test/backends/soak.py 40
+
+soak-backends: $(BACKENDS_NEED)
+	$(RUN_BACKENDS) test/backends/soak.py $(SOAK_SECONDS)
+
+test-backends-deps:
+	sh test/deps.sh backends
+
+$(BACKENDS)/node_modules/.package-lock.json: test/backends/package.json test/backends/package-lock.json
+	mkdir -p $(BACKENDS)
+	cp $^ $(BACKENDS)
+	cd $(BACKENDS) && npm ci --ignore-scripts --no-audit --no-fund --omit=dev
+	touch $@
+
+$(BACKENDS)/services.bin: $(wildcard test/backends/*.proto) test/preload/backends.proto test/profile.proto
+	mkdir -p $(BACKENDS)
+	protoc --include_imports --descriptor_set_out=$@ -Itest/backends -Itest/preload -Itest \
+	    $(notdir $^)
 
 # ---- Names beside those of llvm-symbolizer and pprof: test/names -------------------------------
 # make test-names-deps installs what it uses.

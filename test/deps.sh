@@ -31,11 +31,15 @@ unwind="ripgrep redis-server redis-tools postgresql"
 # will do); make test-names-deps gets google/pprof itself
 names="llvm binutils lld clang g++ golang-go rustc"
 
+# make test-backends: the receivers, beside what the suites use (npm also comes with node of elsewhere)
+backends="$build $suites nginx openssl redis-server redis-tools"
+command -v npm > /dev/null || backends="$backends nodejs npm"
+
 # The cross compiler, the emulator, and the libraries that suites and programs take (dpkg then knows
 # arm64 as a second architecture)
 aarch64="make gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user protobuf-c-compiler python3
     zlib1g-dev:arm64 libzstd-dev:arm64 libiberty-dev:arm64 liblzma-dev:arm64 check:arm64 libsubunit-dev:arm64
-    libprotobuf-c-dev:arm64 libunwind-dev:arm64 libstdc++6:arm64"
+    libprotobuf-c-dev:arm64 libunwind-dev:arm64 libstdc++6:arm64 libcurl4-openssl-dev:arm64"
 
 # make test-distros
 distros="debootstrap debian-archive-keyring python3-protobuf protobuf-compiler util-linux"
@@ -46,6 +50,7 @@ bench) wanted=$bench ;;
 aarch64) wanted=$aarch64 ;;
 unwind) wanted=$unwind ;;
 names) wanted=$names ;;
+backends) wanted=$backends ;;
 *) wanted="$build $suites $demo $programs $lint $coverage" ;;
 esac
 missing=

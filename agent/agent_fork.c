@@ -10,6 +10,7 @@
 #include "agent/flush.h"
 #include "agent/life.h"
 #include "agent/rates.h"
+#include "agent/record/heap_kept.h"
 #include "agent/record/heap_snapshot.h"
 #include "agent/record/scratch.h"
 #include "agent/record/time_recorder.h"
@@ -52,6 +53,7 @@ static void forget_parents_work(void)
     scratch_reset_in_child();
     recorder_reset_in_child(clock_monotonic_ns(), clock_realtime_ns());
     heap_snapshot_reset_in_child();
+    heap_kept_reset_in_child();
     stats_reset();
     flush_reset_in_child();
 }

@@ -11,6 +11,7 @@
 #include "agent/base/sys.h"
 #include "agent/calling_stack.h"
 #include "agent/flush.h"
+#include "agent/heap_watch.h"
 #include "agent/record/time_recorder.h"
 #include "agent/rescan.h"
 #include "agent/sched/wall.h"
@@ -48,7 +49,7 @@ static uint32_t active; /* there are windows to write */
 static bool stays;      /* the thread neither rests nor ends with a stop: it watches something */
 static void (*control)(void);
 static uint32_t control_wanted;
-static uint32_t scan_wanted;
+static uint32_t looks_wanted; /* enum agent_thread_look */
 static uint32_t said_no_thread;
 static void (*adopted)(struct thread_slot *);
 static void (*gone)(struct thread_slot *);
@@ -68,7 +69,8 @@ static bool is_paused(void)
 static uint64_t birth_due(void)
 {
     uint64_t look = stays ? recorder_window_start_ns() + look_otherwise_ns : UINT64_MAX;
-    return is_early ? 0 : MIN_OF(period_end(), look);
+    return is_early || (load_relaxed(&looks_wanted) & LOOK_AT_HEAP) ? 0
+                                                                    : MIN_OF(period_end(), look);
 }
 
 /* The last act of one of our threads. */
@@ -128,15 +130,18 @@ static bool is_own_thread(int tid)
     return ticks_thread_is_starting() || flush_is_own_thread(tid);
 }
 
-static void scan_if_wanted(void)
+static void look_if_wanted(void)
 {
-    if (exchange_acq_rel(&scan_wanted, 0))
+    uint32_t looks = exchange_acq_rel(&looks_wanted, 0);
+    if (looks & LOOK_FOR_THREADS)
         thread_scan(is_own_thread, adopted, gone);
+    if ((looks & LOOK_AT_HEAP) || clock_monotonic_ns() >= heap_watch_due_ns())
+        flush_heap_look();
 }
 
 static void serve(enum request asked, uint64_t deadline_ns)
 {
-    scan_if_wanted();
+    look_if_wanted();
     (void)!flush_window(asked == REQUEST_FINISH);
     write_all(asked, deadline_ns);
 }
@@ -212,8 +217,9 @@ static bool work(void)
             note_served(asked);
             if (was_end && !stays)
                 return false;
-        } else if (is_active && !is_paused() && load_relaxed(&scan_wanted)) {
-            scan_if_wanted();
+        } else if (is_active && !is_paused() &&
+                   (load_relaxed(&looks_wanted) || now >= heap_watch_due_ns())) {
+            look_if_wanted();
         } else if (!is_paused() &&
                    (exchange_acq_rel(&control_wanted, 0) || (stays && now >= next_look_ns))) {
             control(); /* which may stop all, or start it */
@@ -227,7 +233,7 @@ static bool work(void)
             /* Missed periods are skipped, not made up. */
             next_flush_ns = clock_monotonic_ns() + options.period_ns;
         } else {
-            uint64_t due = is_active ? next_flush_ns : UINT64_MAX;
+            uint64_t due = is_active ? MIN_OF(next_flush_ns, heap_watch_due_ns()) : UINT64_MAX;
             due = MIN_OF(due, stays ? next_look_ns : UINT64_MAX);
             sys_futex_wait(&bell, news, MIN_OF(due, now + nap_ns));
         }
@@ -271,10 +277,9 @@ static void on_moment(bool clean)
         due = now + look_again_ns;
     } else if (!own_thread_is_there(&agent_thread)) {
         due = birth_due();
-        bool is_wanted = load_relaxed(&control_wanted) || load_relaxed(&scan_wanted);
+        bool is_wanted = is_early || load_relaxed(&control_wanted) || load_relaxed(&looks_wanted);
         if (now >= due || is_wanted) {
-            bool is_needed =
-                recorder_has_samples() || wall_is_on() || is_early || stays || is_wanted;
+            bool is_needed = recorder_has_samples() || wall_is_on() || stays || is_wanted;
             int error = is_needed ? need_agent_thread() : 0;
             due = now + retry_ns;
             /* EINVAL: after unshare(CLONE_NEWPID) the program can have no more threads either. */
@@ -331,9 +336,11 @@ void agent_thread_want_control(void)
         moment_set_due_now();
 }
 
-void agent_thread_want_scan(void)
+void agent_thread_want_look(enum agent_thread_look look)
 {
-    store_release(&scan_wanted, 1);
+    uint32_t before = __atomic_fetch_or(&looks_wanted, look, __ATOMIC_ACQ_REL);
+    if (look == LOOK_AT_HEAP && (before & look))
+        return; /* samples ask again and again */
     if (own_thread_is_there(&agent_thread))
         ring();
     else
@@ -415,7 +422,7 @@ static void finish(uint64_t deadline_ns)
 void agent_thread_finish(uint64_t deadline_ns)
 {
     if (!own_thread_is_there(&agent_thread) && !flush_is_due_at_end() && uploader_is_done() &&
-        !load_relaxed(&scan_wanted))
+        !load_relaxed(&looks_wanted))
         return;
     finish(deadline_ns);
     ways_out_say_where();
@@ -485,12 +492,9 @@ void agent_thread_start_ticks(const struct scheduler *scheduler)
 
 void agent_thread_reset_in_child(void)
 {
-    pauses = 0;
-    rested = 0;
-    agent_thread = OWN_THREAD_NONE;
-    uploader_thread = OWN_THREAD_NONE;
-    wanted = served = ending = 0;
-    said_no_thread = 0;
+    pauses = rested = said_no_thread = 0;
+    agent_thread = uploader_thread = OWN_THREAD_NONE;
+    wanted = served = ending = looks_wanted = 0;
     rescan_reset_in_child();
     store_relaxed(&moment_due_ns, birth_due());
 }

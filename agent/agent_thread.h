@@ -51,8 +51,9 @@ int agent_thread_stop(uint64_t deadline_ns) MUST_USE;
 /* INIT, once. `work` is called by the agent's thread after agent_thread_want_control; `always`:
  * also once a period, on or off, for which the thread stays from the first period on. */
 void agent_thread_control(void (*work)(void), bool always);
-/* Threads that nobody told of are to be looked for. SIG, HOOK, THR. */
-void agent_thread_want_scan(void);
+/* Soon: for threads that nobody told of, at the live heap (agent/heap_watch.h). SIG, HOOK, THR. */
+enum agent_thread_look { LOOK_FOR_THREADS = 1, LOOK_AT_HEAP = 2 };
+void agent_thread_want_look(enum agent_thread_look look);
 /* Any context but the agent's threads. */
 void agent_thread_want_control(void);
 /* Rings for the agent's thread, which is made where there is none. False: it cannot be made here,

@@ -11,6 +11,7 @@
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
 #include "agent/export/export.h"
+#include "agent/heap_watch.h"
 #include "agent/rates.h"
 #include "agent/record/heap_recorder.h"
 #include "agent/record/heap_snapshot.h"
@@ -24,7 +25,7 @@
 /* A sample takes microseconds; a second means that its thread is stopped. */
 static const uint64_t quiescence_limit_ns = NS_PER_SEC;
 
-enum { COMMENTS = STAT_COUNT + 9, COMMENT_SIZE = 160 };
+enum { COMMENTS = STAT_COUNT + 9 + HEAP_WATCH_COMMENTS, COMMENT_SIZE = 160 };
 
 static struct lock flush_lock = LOCK_INIT(LOCK_FLUSH);
 static uint32_t sequence;
@@ -212,6 +213,7 @@ static void make_comments(const struct window *window, bool has_live)
     if (has_live)
         format(comments.texts[count++], COMMENT_SIZE, "libagent: records of the live heap: %u",
                heap_snapshot_records());
+    count += heap_watch_comments(comments.texts[count], COMMENT_SIZE);
     for (size_t i = 0; i < count; i++)
         comments.list[i] = comments.texts[i];
     comments.list[count] = NULL;
@@ -222,6 +224,10 @@ static bool is_profiled(enum record_family family)
 {
     if (family == RECORD_WALL)
         return wall_is_on();
+    if (family == FILE_HEAP_GROWTH)
+        return heap_watch_has_growth();
+    if (family == FILE_HEAP_PEAK)
+        return heap_watch_has_peak();
     return family != RECORD_CPU || (options.profiles & PROFILE_CPU);
 }
 
@@ -230,6 +236,7 @@ static bool take_live(void)
 {
     if (!heap_recorder_is_on())
         return false;
+    heap_watch_look(true);
     const struct heap_view view = {
         .now_s = (uint32_t)(clock_monotonic_ns() / NS_PER_SEC),
         .min_age_s = (uint32_t)(options.heap_min_age_ns / NS_PER_SEC),
@@ -293,7 +300,7 @@ static int submit_parts(const struct window *window, const struct export_request
 /* In each dialect that is wanted. */
 static int submit_family(const struct window *window, enum record_family family, bool has_live)
 {
-    bool is_time = family != RECORD_ALLOC;
+    bool is_time = family == RECORD_CPU || family == RECORD_WALL;
     struct export_request request = {
         .family = family,
         .families = families_profiled(),
@@ -305,11 +312,15 @@ static int submit_family(const struct window *window, enum record_family family,
         .age_label = options.heap_age,
         .bytes_label = options.heap_bytes,
         .has_window = options.profiles & PROFILE_ALLOC,
-        .has_live = has_live,
+        .has_live = has_live && (options.profiles & PROFILE_HEAP),
         .comments = comments.list,
     };
     int blobs = 0;
-    for (int i = 0; i < DIALECTS; i++) {
+    if (family == FILE_HEAP_GROWTH && !has_live)
+        return 0;
+    /* A backend compares windows itself, and takes no negative values. */
+    int dialects = family < RECORD_FAMILIES ? DIALECTS : DIALECT_PPROF + 1;
+    for (int i = 0; i < dialects; i++) {
         request.dialect = (enum export_dialect)i;
         /* The one file of Datadog's goes with the first family. */
         if (!routes_want(export_dialect_name(request.dialect)) ||
@@ -336,7 +347,7 @@ static int write_pending(void)
     make_comments(window, has_live);
     int blobs = 0;
     int result = 0;
-    for (int family = 0; family < RECORD_FAMILIES; family++) {
+    for (int family = 0; family < FILE_FAMILIES; family++) {
         if (!is_profiled((enum record_family)family))
             continue;
         int submitted = submit_family(window, (enum record_family)family, has_live);
@@ -396,6 +407,28 @@ int flush_window(bool final)
     int result = flush_locked(final);
     lock_release(&flush_lock);
     return result;
+}
+
+void flush_heap_start(bool on)
+{
+    lock_acquire(&flush_lock);
+    heap_watch_start(on);
+    lock_release(&flush_lock);
+}
+
+void flush_heap_look(void)
+{
+    lock_acquire(&flush_lock);
+    heap_watch_look(false);
+    lock_release(&flush_lock);
+}
+
+int flush_heap_mark(void)
+{
+    lock_acquire(&flush_lock);
+    int error = heap_watch_mark();
+    lock_release(&flush_lock);
+    return error;
 }
 
 void flush_reset_in_child(void)

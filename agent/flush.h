@@ -23,6 +23,11 @@
 /* INIT. `with_cpu`: there is a CPU profile, and overhead is accounted in it. The agent's figures
  * begin anew. */
 void flush_start(bool with_cpu);
+/* INIT, TICK, THR: the live heap's marks and peak (agent/heap_watch.h), at a start; what is due; a
+ * mark now. */
+void flush_heap_start(bool on);
+void flush_heap_look(void);
+int flush_heap_mark(void) MUST_USE;
 /* INIT, before that, and before the tables are made anew: a window that was left pending by a stop
  * goes to the uploader. 0, or a negative errno: it stays. */
 int flush_left_over(void) MUST_USE;

@@ -8,6 +8,7 @@
 #include "agent/base/float_mode.h"
 #include "agent/base/option_pairs.h"
 #include "agent/base/options.h"
+#include "agent/flush.h"
 #include "agent/life.h"
 #include "agent/thread/thread_context.h"
 #include "uploader/uploader.h"
@@ -55,18 +56,23 @@ EXPORT int libagent_stop(void)
     return result;
 }
 
-static int flush(int timeout_ms)
+/* 0: the agent is on, and the calling thread may do its work. */
+static int look_whether_on(void)
 {
-    if (timeout_ms < 0)
-        return -EINVAL;
     if (thread_tls.entered || thread_tls.inside)
         return -EDEADLK;
     if (!life_enter())
         return -ENOTCONN;
     bool is_ours = thread_in_process();
     life_leave();
-    if (!is_ours)
-        return -ENOTCONN;
+    return is_ours ? 0 : -ENOTCONN;
+}
+
+static int flush(int timeout_ms)
+{
+    int refused = timeout_ms < 0 ? -EINVAL : look_whether_on();
+    if (refused)
+        return refused;
     thread_tls.inside++;
     uint64_t deadline = clock_monotonic_ns() + (uint64_t)timeout_ms * NS_PER_MS;
     int error = agent_thread_flush(deadline);
@@ -83,6 +89,28 @@ EXPORT int libagent_flush(int timeout_ms)
         return -ENOTCONN;
     float_mode mode = float_mode_enter();
     int result = flush(timeout_ms);
+    float_mode_leave(mode);
+    life_call_ends();
+    return result;
+}
+
+static int heap_mark(void)
+{
+    int error = look_whether_on();
+    if (error)
+        return error;
+    thread_tls.inside++;
+    error = flush_heap_mark();
+    thread_tls.inside--;
+    return error;
+}
+
+EXPORT int libagent_heap_mark(void)
+{
+    if (!life_call_begins())
+        return -ENOTCONN;
+    float_mode mode = float_mode_enter();
+    int result = heap_mark();
     float_mode_leave(mode);
     life_call_ends();
     return result;

@@ -15,6 +15,7 @@
 #include "agent/base/options.h"
 #include "agent/base/sys.h"
 #include "agent/flush.h"
+#include "agent/heap_watch.h"
 #include "agent/life.h"
 #include "agent/rates.h"
 #include "agent/record/heap_recorder.h"
@@ -169,7 +170,7 @@ int start_all(void)
 /* What an earlier start recorded is live still: frees were followed all the time. */
 static bool start_heap(void)
 {
-    if ((options.profiles & PROFILE_HEAP) && options_ok(PART_ALLOC) && options_ok(PART_HEAP))
+    if ((options.profiles & PROFILE_LIVE) && options_ok(PART_ALLOC) && options_ok(PART_HEAP))
         return heap_recorder_start(options.heap_sample_rate) == 0;
     heap_recorder_stop();
     heap_recorder_clear();
@@ -181,12 +182,15 @@ static void look(uint64_t now_ns)
     rates_look(now_ns);
     if (life_scheduler)
         unseen_threads_look(now_ns);
+    if (now_ns >= heap_watch_due_ns())
+        agent_thread_want_look(LOOK_AT_HEAP);
 }
 
 void start_done(void)
 {
     bool with_alloc = (options.profiles & PROFILE_ALLOC) && options_ok(PART_ALLOC);
     bool with_heap = start_heap();
+    flush_heap_start(with_heap);
     if (!thread_tls.internal && !thread_current()) {
         bool has_slot = thread_find_slot(sys_tid()) != NULL;
         struct thread_slot *slot = thread_attach(0, 0);

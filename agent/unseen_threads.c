@@ -56,5 +56,5 @@ void unseen_threads_last_look(void)
     /* The folder has a link for each thread, and two of its own. */
     if (sys_call4(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &task, 0) == 0 &&
         task.st_nlink > threads_known() + leaving + 2)
-        agent_thread_want_scan();
+        agent_thread_want_look(LOOK_FOR_THREADS);
 }

@@ -67,7 +67,8 @@ END_TEST
 
 START_TEST(made_names_are_known)
 {
-    static const char *const families[] = {"cpu", "heap", "wall", "lock"};
+    static const char *const families[] = {"cpu",  "heap",        "wall",
+                                           "lock", "heap-growth", "heap-peak"};
     static const char *const programs[] = {
         "a", "redis-server", "python3.11", "a.1.0001.cpu.pb", "9", "_", "a-b"};
     static const uint64_t copies[] = {0, 2, 9, 1700000000000};

@@ -90,6 +90,7 @@ def add_profile(path, wanted, hide, flat, cum):
     for data in profile.get(2, []):
         sample = message(data)
         value = list(integers(sample[2]))[index]
+        value -= (value >> 63) << 64  # what shrank is negative
         stack = [name for id in integers(sample.get(1, [])) for name in locations[id]]
         stack = [name for name in stack if not (hide and hide.search(name))]
         if stack:

@@ -29,7 +29,7 @@
 #include "uploader/routes.h"
 #include "uploader/sender.h"
 
-enum { FAMILIES = 4 }; /* cpu, heap, wall, lock */
+enum { FAMILIES = 6 }; /* those of profile_name.c */
 
 struct blob {
     struct blob_header header;

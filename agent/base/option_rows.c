@@ -2,7 +2,8 @@
 
 #include "agent/base/clock.h"
 
-static const char *const profile_words[] = {"cpu", "alloc", "wall", "heap", NULL};
+static const char *const profile_words[] = {"cpu",         "alloc",     "wall", "heap",
+                                            "heap-growth", "heap-peak", NULL};
 static const char *const scheduler_words[] = {"auto",  "cputimer", "sigprof", "sigalrm",
                                               "sleep", "event",    NULL};
 static const char *const unwinder_words[] = {"auto", "cfi", "fp", "libunwind", NULL};
@@ -122,6 +123,15 @@ const struct option_row option_rows[ROW_COUNT] = {
                         MEMBER(heap_bytes),
                         .default_text = "0",
                         .help = "label what is live with bytes, the blocks' size class"},
+    [ROW_HEAP_MARK] = {.name = OPTION_PREFIX "HEAP_MARK",
+                       .type = TYPE_DURATION,
+                       .part = PART_HEAP,
+                       MEMBER(heap_mark_ns),
+                       .default_text = "0",
+                       .low = NS_PER_MS,
+                       .high = 8760 * (3600 * NS_PER_SEC),
+                       .help = "so long after the start heap-growth begins to count, and to be "
+                               "written; 0: from the start, if LIBAGENT_PROFILES has it"},
     [ROW_MAX_FRAMES] = {.name = OPTION_PREFIX "MAX_FRAMES",
                         .type = TYPE_COUNT,
                         .part = PART_ALL,

@@ -53,6 +53,7 @@ enum row_index {
     ROW_HEAP_AGE,
     ROW_HEAP_MIN_AGE,
     ROW_HEAP_BYTES,
+    ROW_HEAP_MARK,
     ROW_MAX_FRAMES,
     ROW_UNWINDER,
     ROW_PERIOD,

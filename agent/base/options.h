@@ -19,7 +19,16 @@
 #include "agent/base/compiler.h"
 #include "agent/base/log.h"
 
-enum { PROFILE_CPU = 1, PROFILE_ALLOC = 2, PROFILE_WALL = 4, PROFILE_HEAP = 8 };
+enum {
+    PROFILE_CPU = 1,
+    PROFILE_ALLOC = 2,
+    PROFILE_WALL = 4,
+    PROFILE_HEAP = 8,
+    PROFILE_HEAP_GROWTH = 16,
+    PROFILE_HEAP_PEAK = 32
+};
+/* A live heap is recorded. */
+enum { PROFILE_LIVE = PROFILE_HEAP | PROFILE_HEAP_GROWTH | PROFILE_HEAP_PEAK };
 enum unwinder_id { UNWINDER_AUTO, UNWINDER_CFI, UNWINDER_FP, UNWINDER_LIBUNWIND };
 enum scheduler_id {
     SCHEDULER_AUTO,
@@ -52,6 +61,7 @@ struct options {
     bool heap_age;                /* LIBAGENT_HEAP_AGE */
     uint64_t heap_min_age_ns;     /* LIBAGENT_HEAP_MIN_AGE: 0 or 1 s to a year */
     bool heap_bytes;              /* LIBAGENT_HEAP_BYTES */
+    uint64_t heap_mark_ns;        /* LIBAGENT_HEAP_MARK: 0 or 1 ms to a year */
     uint32_t max_frames;          /* LIBAGENT_MAX_FRAMES: 1 to 1024 */
     enum unwinder_id unwinder;    /* LIBAGENT_UNWINDER */
     uint64_t period_ns;           /* LIBAGENT_PERIOD: 0 or 1 s to 24 h */

@@ -1,5 +1,5 @@
-/* export.h: from a quiescent window, and the live heap's open snapshot, to the bytes of one pprof
- * file a family.
+/* export.h: from a quiescent window, and the live heap's open snapshot and kept ones, to the bytes
+ * of one pprof file a family.
  *
  * Names are found here, off every hot path: for each object all addresses of the window are
  * sorted, and one pass over its table of symbols (symbols.h tells which) names them; what has no
@@ -41,13 +41,14 @@ struct export_request {
     bool state_label;            /* of wall samples */
     bool age_label, bytes_label; /* of what is live: as the snapshot was made */
     bool has_window;             /* the window's values are written */
-    bool has_live;               /* those of the open snapshot of the live heap, too */
+    bool has_live;               /* those of the open snapshot of the live heap, too; of
+                                  * FILE_HEAP_GROWTH and FILE_HEAP_PEAK there are these alone */
     const char *const *comments; /* texts, NULL at the end */
 };
 
 /* "pprof", "pyroscope", "parca", "datadog". */
 const char *export_dialect_name(enum export_dialect dialect);
-/* The file's name part: "cpu", "heap", "wall". */
+/* The file's name part: "cpu", "heap", "wall", "heap-growth", "heap-peak". */
 const char *export_family_name(enum record_family family);
 /* Encodes; `out` is empty before, and stays empty when the family has no row. 0 or a negative
  * errno (out is then freed). */

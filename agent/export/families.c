@@ -2,7 +2,13 @@
 
 #include "agent/base/compiler.h"
 
-static const struct family_format family_formats[RECORD_FAMILIES] = {
+/* Files of the live heap alone: its words, so that all readers know them. */
+#define LIVE_VALUES                                                                                \
+    .values =                                                                                      \
+        {[LIVE_COUNT] = {"inuse_objects", "count"}, [LIVE_AMOUNT] = {"inuse_space", "bytes"}},     \
+    .period = {"space", "bytes"}, .amount_bits = RECORD_AMOUNT_BITS_ALLOC
+
+static const struct family_format family_formats[FILE_FAMILIES] = {
     [RECORD_CPU] = {.name = "cpu",
                     .values = {{"samples", "count"}, {"cpu", "nanoseconds"}},
                     .period = {"cpu", "nanoseconds"}},
@@ -16,10 +22,12 @@ static const struct family_format family_formats[RECORD_FAMILIES] = {
     [RECORD_WALL] = {.name = "wall",
                      .values = {{"samples", "count"}, {"wall", "nanoseconds"}},
                      .period = {"wall", "nanoseconds"}},
+    [FILE_HEAP_GROWTH] = {.name = "heap-growth", LIVE_VALUES},
+    [FILE_HEAP_PEAK] = {.name = "heap-peak", LIVE_VALUES},
 };
 
 /* Datadog's names for the same. */
-static const struct family_format datadog_formats[RECORD_FAMILIES] = {
+static const struct family_format datadog_formats[FILE_FAMILIES] = {
     [RECORD_CPU] = {.name = "all",
                     .values = {{"cpu-samples", "count"}, {"cpu-time", "nanoseconds"}},
                     .period = {"cpu-time", "nanoseconds"}},
@@ -47,6 +55,8 @@ const struct family_format *family_formats_of(enum export_dialect dialect)
 
 bool family_has_value(const struct export_request *request, enum record_family family, int value)
 {
+    if (family >= RECORD_FAMILIES)
+        return value >= LIVE_COUNT;
     if (value >= LIVE_COUNT)
         return family == RECORD_ALLOC && request->has_live;
     return family != RECORD_ALLOC || request->has_window;
@@ -66,6 +76,7 @@ static uint64_t round_fixed(uint64_t value, unsigned bits)
 uint64_t family_value_of(const struct row *row, int value)
 {
     bool is_count = value == WINDOW_COUNT || value == LIVE_COUNT;
-    return round_fixed(row->values[value],
-                       is_count ? RECORD_FRACTION_BITS : family_formats[row->family].amount_bits);
+    unsigned bits = is_count ? RECORD_FRACTION_BITS : family_formats[row->family].amount_bits;
+    uint64_t rounded = round_fixed(row_size(row, row->values[value]), bits);
+    return row_is_negative(row, row->values[value]) ? -rounded : rounded;
 }

@@ -27,7 +27,7 @@ const struct family_format *family_formats_of(enum export_dialect dialect);
 bool family_has_value(const struct export_request *request, enum record_family family, int value);
 /* The value that readers show unless asked. */
 int family_default_value(const struct export_request *request, enum record_family family);
-/* A row's value, rounded to whole units. */
+/* A row's value, rounded to whole units; of what shrank negative, in two's complement. */
 uint64_t family_value_of(const struct row *row, int value);
 
 #endif

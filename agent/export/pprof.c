@@ -10,14 +10,14 @@
 #include "agent/export/string_table.h"
 #include "agent/export/syscall_names.h"
 
-enum { VALUES_MAX = VALUES * RECORD_FAMILIES };
+enum { VALUES_MAX = VALUES * FILE_FAMILIES };
 
 struct encoder {
     const struct export_request *request;
     const struct family_format *formats;
     uint32_t families; /* 1 << family of each in the file */
     size_t value_count;
-    uint8_t place[RECORD_FAMILIES][VALUES]; /* among the file's values */
+    uint8_t place[FILE_FAMILIES][VALUES]; /* among the file's values */
     struct string_table strings;
     struct row_table rows;
     struct buffer ids; /* uint64_t: the locations of the sample that is written */
@@ -94,7 +94,7 @@ static void encode_live_labels(struct encoder *encoder, const struct row *row)
 {
     if (row->values[LIVE_COUNT] == 0)
         return;
-    if (encoder->request->age_label)
+    if (encoder->request->age_label && row->family == RECORD_ALLOC)
         encode_number(encoder, encoder->age, row->age_s, encoder->age_unit);
     if (encoder->request->bytes_label)
         encode_number(encoder, encoder->bytes, row->bytes, encoder->bytes_unit);
@@ -198,7 +198,7 @@ static int encode(struct encoder *encoder, const struct window *window)
     int error = rows_gather(&encoder->rows, window, encoder->request, encoder->families);
     if (error)
         return error;
-    for (int family = 0; family < RECORD_FAMILIES; family++)
+    for (int family = 0; family < FILE_FAMILIES; family++)
         for (int i = 0; i < VALUES; i++)
             if (is_written(encoder, (enum record_family)family, i))
                 encode_value_type(encoder, PROFILE_SAMPLE_TYPE, encoder->formats[family].values[i]);
@@ -223,7 +223,7 @@ int export_pprof(const struct window *window, const struct export_request *reque
                               .formats = family_formats_of(request->dialect),
                               .families = is_datadog ? request->families : 1u << request->family,
                               .out = out};
-    for (int family = 0; family < RECORD_FAMILIES; family++)
+    for (int family = 0; family < FILE_FAMILIES; family++)
         for (int i = 0; i < VALUES; i++)
             if (is_written(&encoder, (enum record_family)family, i))
                 encoder.place[family][i] = (uint8_t)encoder.value_count++;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "agent/record/heap_kept.h"
 #include "agent/record/heap_snapshot.h"
 
 /* A label's words; all 0 where labels are switched off. */
@@ -35,12 +36,17 @@ static bool look_equal(struct row_table *table, const struct row *a, const struc
     return true;
 }
 
+static bool has_family(const struct row_table *table, enum record_family family)
+{
+    return table->families >> family & 1;
+}
+
 /* Adds a row, to an earlier one where the file would show the same stack and labels twice (what a
  * window and the live heap have of them, two generations of the module list, or labels switched
  * off). */
 static int add_row(struct row_table *table, const struct row *row)
 {
-    if (!(table->families >> row->family & 1))
+    if (!has_family(table, row->family))
         return 0;
     uint64_t hash = row->count + ((uint64_t)row->family << 32);
     for (uint32_t i = 0; i < row->count; i++) {
@@ -83,18 +89,43 @@ static int add_window_row(const struct window_row *row, void *data)
     return add_row(table, &added);
 }
 
-static int add_live_row(const struct heap_row *row, void *data)
+static struct row live_row(const struct heap_row *row, enum record_family family)
 {
-    const struct row added = {
-        .family = RECORD_ALLOC,
+    return (struct row){
+        .family = family,
         .pcs = row->pcs,
         .generation = row->generation,
         .count = row->count,
         .thread = row->thread,
-        .age_s = row->age_s,
+        .age_s = family == RECORD_ALLOC ? row->age_s : 0,
         .bytes = row->bytes,
         .values = {[LIVE_COUNT] = row->values.count, [LIVE_AMOUNT] = row->values.amount},
     };
+}
+
+static int add_live_row(const struct heap_row *row, void *data)
+{
+    const struct row added = live_row(row, RECORD_ALLOC);
+    return add_row(data, &added);
+}
+
+static int add_grown_row(const struct heap_row *row, void *data)
+{
+    const struct row added = live_row(row, FILE_HEAP_GROWTH);
+    return add_row(data, &added);
+}
+
+static int take_off_marked_row(const struct heap_row *row, void *data)
+{
+    struct row added = live_row(row, FILE_HEAP_GROWTH);
+    for (int i = 0; i < VALUES; i++)
+        added.values[i] = -added.values[i];
+    return add_row(data, &added);
+}
+
+static int add_peak_row(const struct heap_row *row, void *data)
+{
+    const struct row added = live_row(row, FILE_HEAP_PEAK);
     return add_row(data, &added);
 }
 
@@ -102,8 +133,15 @@ static int add_rows(struct row_table *table, const struct window *window)
 {
     const struct export_request *request = table->request;
     int error = window_each(window, add_window_row, table);
-    bool with_live = request->has_live && (table->families >> RECORD_ALLOC & 1);
-    return error || !with_live ? error : heap_snapshot_each(add_live_row, table);
+    if (!error && request->has_live && has_family(table, RECORD_ALLOC))
+        error = heap_snapshot_each(add_live_row, table);
+    if (!error && has_family(table, FILE_HEAP_GROWTH))
+        error = heap_snapshot_each(add_grown_row, table);
+    if (!error && has_family(table, FILE_HEAP_GROWTH))
+        error = heap_kept_each(HEAP_MARK, take_off_marked_row, table);
+    if (!error && has_family(table, FILE_HEAP_PEAK))
+        error = heap_kept_each(HEAP_PEAK, add_peak_row, table);
+    return error;
 }
 
 /* Which rows stay where there is a limit: those of the largest amounts, by powers of two; of those
@@ -114,10 +152,10 @@ struct fold {
     size_t spare;
 };
 
-/* Nearly always one of the two is 0. */
+/* Nearly always one of the two is 0. What shrank counts as what grew. */
 static uint64_t amount_of(const struct row *row)
 {
-    return row->values[WINDOW_AMOUNT] + row->values[LIVE_AMOUNT];
+    return row_size(row, row->values[WINDOW_AMOUNT] + row->values[LIVE_AMOUNT]);
 }
 
 static struct fold fold_rows(const struct row *rows, size_t count, uint32_t limit)
@@ -147,16 +185,18 @@ static bool stays(struct fold *fold, uint64_t amount)
 
 /* What goes, and what the window had no room for: one row of each family. */
 static int add_truncated(struct row_table *table, const struct window *window,
-                         uint64_t folded[RECORD_FAMILIES][VALUES])
+                         uint64_t folded[FILE_FAMILIES][VALUES])
 {
     static const uint64_t truncated_pc = PSEUDO_TRUNCATED;
     int error = 0;
-    for (int family = 0; family < RECORD_FAMILIES && !error; family++) {
+    for (int family = 0; family < FILE_FAMILIES && !error; family++) {
         struct row truncated = {
             .family = (enum record_family)family, .pcs = &truncated_pc, .count = 1};
         memcpy(truncated.values, folded[family], sizeof(truncated.values));
-        truncated.values[WINDOW_COUNT] += window->truncated[family].count;
-        truncated.values[WINDOW_AMOUNT] += window->truncated[family].amount;
+        if (family < RECORD_FAMILIES) {
+            truncated.values[WINDOW_COUNT] += window->truncated[family].count;
+            truncated.values[WINDOW_AMOUNT] += window->truncated[family].amount;
+        }
         uint64_t any = 0;
         for (int i = 0; i < VALUES; i++)
             any |= truncated.values[i];
@@ -166,7 +206,7 @@ static int add_truncated(struct row_table *table, const struct window *window,
 }
 
 /* Leaves the rows that the limit has room for; the sums of the others are added to `folded`. */
-static int fold_smallest(struct row_table *table, uint64_t folded[RECORD_FAMILIES][VALUES])
+static int fold_smallest(struct row_table *table, uint64_t folded[FILE_FAMILIES][VALUES])
 {
     struct row *rows = (void *)table->rows.data;
     size_t count = table->rows.size / sizeof(rows[0]), kept = 0;
@@ -195,7 +235,7 @@ static int fold_smallest(struct row_table *table, uint64_t folded[RECORD_FAMILIE
 int rows_gather(struct row_table *table, const struct window *window,
                 const struct export_request *request, uint32_t families)
 {
-    uint64_t folded[RECORD_FAMILIES][VALUES] = {{0}};
+    uint64_t folded[FILE_FAMILIES][VALUES] = {{0}};
     table->request = request;
     table->families = families;
     int error = locations_begin(&table->locations);

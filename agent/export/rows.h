@@ -1,5 +1,8 @@
 /* rows.h: what one exported file is made of: the stacks of a quiescent window and of the live
- * heap's open snapshot, those that look alike added up.
+ * heap's open snapshot and kept ones, those that look alike added up.
+ *
+ * heap-growth is the open snapshot less what is kept of the mark: of what shrank its sums are
+ * negative, in two's complement.
  *
  * Two rows look alike when every location, the labels and the family are the same; so what a window
  * and the live heap have of a stack, and what two generations of the module list have of it, is one
@@ -14,6 +17,7 @@
 #ifndef LIBAGENT_ROWS_H
 #define LIBAGENT_ROWS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "agent/base/buffer.h"
@@ -51,5 +55,15 @@ int rows_gather(struct row_table *table, const struct window *window,
                 const struct export_request *request, uint32_t families) MUST_USE;
 const struct row *rows_of(const struct row_table *table, size_t *count);
 void rows_free(struct row_table *table);
+/* Is a value of the row one of heap-growth's that shrank? */
+static inline bool row_is_negative(const struct row *row, uint64_t value)
+{
+    return row->family == FILE_HEAP_GROWTH && value >> 63;
+}
+/* The value without its sign. */
+static inline uint64_t row_size(const struct row *row, uint64_t value)
+{
+    return row_is_negative(row, value) ? -value : value;
+}
 
 #endif

@@ -88,10 +88,28 @@ static void note_change(void)
         store_relaxed(&heap.changed, 1);
 }
 
+static uint64_t amount_of(const struct heap_record *record)
+{
+    return record_values_of(record->weight, record->size).amount;
+}
+
+/* The record is not live yet: its end comes later, and so what that takes off. */
+static void count_in(const struct heap_record *record)
+{
+    uint64_t amount = amount_of(record);
+    uint64_t now = add_relaxed(&heap.amount, amount) + amount;
+    uint64_t highest = load_relaxed(&heap.highest);
+    add_relaxed(&heap.live, 1);
+    while (now > highest && !__atomic_compare_exchange_n(&heap.highest, &highest, now, true,
+                                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
 void heap_give_back(uint32_t ref)
 {
     struct heap_record *record = heap_pool_at(&heap.pool, ref);
     add_relaxed(&heap.live, -1u);
+    add_relaxed(&heap.amount, -amount_of(record));
     counted_drop(&heap.keys, record->stack);
     if (record->thread)
         counted_drop(&heap.keys, record->thread);
@@ -191,7 +209,7 @@ void heap_recorder_add(const struct heap_sample *sample, struct rng *rng)
     struct heap_record *record = heap_pool_at(&heap.pool, ref);
     if (__builtin_mul_overflow(sample->weight, times, &record->weight))
         record->weight = UINT64_MAX;
-    add_relaxed(&heap.live, 1);
+    count_in(record);
     heap_record_publish(record);
     heap_filter_change(address, 1);
     if (!heap_slots_insert(&heap.slots, address, ref)) {
@@ -264,4 +282,19 @@ void heap_recorder_reset_in_child(void)
 bool heap_recorder_has_changed(void)
 {
     return load_relaxed(&heap.changed) != 0;
+}
+
+uint64_t heap_recorder_inuse(void)
+{
+    return load_relaxed(&heap.amount) >> RECORD_AMOUNT_BITS_ALLOC;
+}
+
+uint64_t heap_recorder_highest(void)
+{
+    return load_relaxed(&heap.highest) >> RECORD_AMOUNT_BITS_ALLOC;
+}
+
+void heap_recorder_forget_highest(void)
+{
+    store_relaxed(&heap.highest, load_relaxed(&heap.amount));
 }

@@ -90,7 +90,13 @@ void heap_recorder_clear(void);
  * not there is put right. */
 void heap_recorder_reset_in_child(void);
 
-/* Has the live heap changed since the last snapshot began? Any context. */
+/* Has the live heap changed since a window's snapshot began? Any context. */
 bool heap_recorder_has_changed(void);
+/* The estimated inuse_space in bytes, a sum that each record is added to and taken from; in a fork
+ * child off by what hooks of other threads had in hand. Any context. */
+uint64_t heap_recorder_inuse(void);
+/* The highest value of that since heap_recorder_forget_highest. Any context. */
+uint64_t heap_recorder_highest(void);
+void heap_recorder_forget_highest(void);
 
 #endif

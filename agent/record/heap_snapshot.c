@@ -7,19 +7,12 @@
 #include "agent/record/heap_tables.h"
 #include "agent/record/model_step.h"
 
-struct row {
-    uint32_t stack, thread; /* references of the counted table */
-    uint32_t age_s;
-    uint64_t bytes;
-    struct record_values values;
-};
-
 static struct {
     bool open;
     uint32_t epoch;         /* the mark of keys that are held */
     uint32_t held;          /* first of them; the others by mark_next */
     uint32_t records;       /* seen */
-    struct buffer rows;     /* struct row */
+    struct buffer rows;     /* struct heap_ref_row */
     struct pair_map by_key; /* (stack and thread, age and size) to row + 1 */
 } snapshot;
 
@@ -49,12 +42,12 @@ static void hold_key(uint32_t ref)
     store_relaxed(&snapshot.held, ref);
 }
 
-static struct row *rows(void)
+static struct heap_ref_row *rows_held(void)
 {
-    return (struct row *)(void *)snapshot.rows.data;
+    return (struct heap_ref_row *)(void *)snapshot.rows.data;
 }
 
-static int add_to_row(const struct row *look)
+static int add_to_row(const struct heap_ref_row *look)
 {
     uint64_t key = (uint64_t)look->stack << 32 | look->thread;
     /* An age class is none or one of 32, a size below 2^57. */
@@ -62,7 +55,7 @@ static int add_to_row(const struct row *look)
     uint64_t kind = look->bytes << 6 | age;
     uint32_t found = pair_map_get(&snapshot.by_key, key, kind);
     if (found) {
-        struct row *row = &rows()[found - 1];
+        struct heap_ref_row *row = &rows_held()[found - 1];
         row->values.count += look->values.count;
         row->values.amount += look->values.amount;
         return 0;
@@ -82,7 +75,7 @@ static int add_pinned(const struct heap_record *record, const struct heap_view *
     uint32_t age = view->now_s - MIN_OF(record->born_s, view->now_s);
     if (age < view->min_age_s)
         return 0;
-    struct row look = {
+    struct heap_ref_row look = {
         .stack = record->stack,
         .thread = view->by_thread ? record->thread : 0,
         .age_s = view->by_age ? age_class(age) : 0,
@@ -116,7 +109,8 @@ int heap_snapshot_prepare(const struct heap_view *view)
     snapshot.records = 0;
     if (++snapshot.epoch == 0)
         snapshot.epoch = 1;
-    store_relaxed(&heap.changed, 0);
+    if (!view->is_kept)
+        store_relaxed(&heap.changed, 0);
     full_fence(); /* what changes from here on is seen as a change, by one snapshot too many at
                      worst */
     uint32_t count = load_acquire(&heap.pool.bump);
@@ -129,11 +123,18 @@ int heap_snapshot_prepare(const struct heap_view *view)
     return error;
 }
 
-int heap_snapshot_each(int (*each)(const struct heap_row *, void *), void *data)
+const struct heap_ref_row *heap_snapshot_rows(size_t *count)
+{
+    *count = snapshot.rows.size / sizeof(struct heap_ref_row);
+    return rows_held();
+}
+
+int heap_ref_rows_each(const struct heap_ref_row *rows, size_t count,
+                       int (*each)(const struct heap_row *, void *), void *data)
 {
     static const struct thread_label unknown;
-    for (size_t i = 0; i < snapshot.rows.size / sizeof(struct row); i++) {
-        const struct row *row = &rows()[i];
+    for (size_t i = 0; i < count; i++) {
+        const struct heap_ref_row *row = &rows[i];
         const struct counted_entry *stack = counted_at(&heap.keys, row->stack);
         struct heap_row out = {
             .generation = (uint32_t)stack->key[0],
@@ -152,14 +153,21 @@ int heap_snapshot_each(int (*each)(const struct heap_row *, void *), void *data)
     return 0;
 }
 
+int heap_snapshot_each(int (*each)(const struct heap_row *, void *), void *data)
+{
+    size_t count;
+    const struct heap_ref_row *rows = heap_snapshot_rows(&count);
+    return heap_ref_rows_each(rows, count, each, data);
+}
+
 static void drop_held(void)
 {
     uint32_t ref = snapshot.held;
     while (ref) {
         uint32_t next = counted_at(&heap.keys, ref)->mark_next;
+        store_release(&snapshot.held, next); /* first: a fork child drops none twice */
         counted_drop(&heap.keys, ref);
         ref = next;
-        store_relaxed(&snapshot.held, ref);
     }
 }
 

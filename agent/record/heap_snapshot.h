@@ -10,6 +10,8 @@
  *  In a fork child an open snapshot of the parent's is over: what it held is dropped by the list
  *  through the keys; the memory of its rows, which may have been on the move, is left.
  *
+ * What is to last longer is kept by heap_kept.h.
+ *
  * Owns: the snapshot, one at a time. Context: TICK, INIT under LOCK_FLUSH. Locks: none. Memory:
  * rows in buffers of its own, given back by finish. */
 #ifndef LIBAGENT_HEAP_SNAPSHOT_H
@@ -26,6 +28,7 @@ struct heap_view {
     uint32_t now_s;     /* CLOCK_MONOTONIC */
     uint32_t min_age_s; /* younger blocks are left out */
     bool by_thread, by_age, by_size;
+    bool is_kept; /* no window's: that has still to show what changed */
 };
 
 struct heap_row {

@@ -23,7 +23,16 @@
 #include "agent/record/intern_table.h"
 #include "agent/thread/thread_context.h"
 
-enum record_family { RECORD_CPU, RECORD_ALLOC, RECORD_WALL, RECORD_FAMILIES };
+enum record_family {
+    RECORD_CPU,
+    RECORD_ALLOC,
+    RECORD_WALL,
+    RECORD_FAMILIES,
+    /* Not of samples: files made of the live heap alone. */
+    FILE_HEAP_GROWTH = RECORD_FAMILIES,
+    FILE_HEAP_PEAK,
+    FILE_FAMILIES
+};
 
 /* What the thread of a wall sample did: the upper half of a stack's first word, so that the other
  * families pay nothing for it. */

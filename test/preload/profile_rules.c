@@ -90,6 +90,8 @@ static const struct shape {
     {"heap", "bytes", "space", {"alloc_objects", "alloc_space"}},
     {"heap", "bytes", "space", {"alloc_objects", "alloc_space", "inuse_objects", "inuse_space"}},
     {"heap", "bytes", "space", {"inuse_objects", "inuse_space"}},
+    {"heap-growth", "bytes", "space", {"inuse_objects", "inuse_space"}},
+    {"heap-peak", "bytes", "space", {"inuse_objects", "inuse_space"}},
 };
 
 static bool has_shape(const Profile *profile, const char *family, const struct shape *shape)
@@ -218,7 +220,7 @@ static bool check_label(struct check *check, const Label *label, size_t sample)
     return true;
 }
 
-static bool check_samples(struct check *check)
+static bool check_samples(struct check *check, const char *family)
 {
     const Profile *profile = check->profile;
     if (profile->n_sample == 0)
@@ -229,7 +231,7 @@ static bool check_samples(struct check *check)
         if (sample->n_value != profile->n_sample_type)
             return broken(check, "sample %zu has %zu values", i, sample->n_value);
         for (size_t k = 0; k < sample->n_value; k++) {
-            if (sample->value[k] < 0)
+            if (sample->value[k] < 0 && strcmp(family, "heap-growth") != 0)
                 return broken(check, "sample %zu is negative", i);
             all_zero = all_zero && sample->value[k] == 0;
         }
@@ -251,5 +253,5 @@ bool profile_is_valid(const Profile *message, const char *family, char *why, siz
 {
     struct check check = {message, why, size};
     return check_strings(&check) && check_header(&check, family) && check_mappings(&check) &&
-           check_functions(&check) && check_locations(&check) && check_samples(&check);
+           check_functions(&check) && check_locations(&check) && check_samples(&check, family);
 }

@@ -192,13 +192,11 @@ START_TEST(wrong_values_switch_their_part_off)
     check_wrong("LIBAGENT_ALLOC_INTERVAL=512kB", interval, PART_ALLOC);
     check_wrong("LIBAGENT_ALLOC_INTERVAL=1025GiB", interval, PART_ALLOC);
     check_wrong("LIBAGENT_ALLOC_INTERVAL=17179869185GiB", interval, PART_ALLOC); /* wraps to 1 */
-    check_wrong("LIBAGENT_PROFILES=cpu,wake",
-                "one or more of cpu, alloc, wall, heap, heap-growth, heap-peak;", PART_ALL);
+    check_wrong("LIBAGENT_PROFILES=cpu,wake", "one or more of cpu, alloc, wall, heap, ", PART_ALL);
     check_wrong("LIBAGENT_HEAP_SAMPLE_RATE=0", "from 1 to 1000000;", PART_HEAP);
     check_wrong("LIBAGENT_HEAP_SAMPLE_RATE=few", "from 1 to 1000000;", PART_HEAP);
     check_wrong("LIBAGENT_HEAP_MIN_AGE=old", "", PART_HEAP);
-    check_wrong("LIBAGENT_PROFILES=cpu,", "cpu, alloc, wall, heap, heap-growth, heap-peak;",
-                PART_ALL);
+    check_wrong("LIBAGENT_PROFILES=cpu,", "heap, heap-growth, heap-peak;", PART_ALL);
     static const char period[] = "0, or a time from 1s to 24h, in ms, s, m or h";
     check_wrong("LIBAGENT_PERIOD=999ms", period, PART_ALL);
     check_wrong("LIBAGENT_PERIOD=25h", period, PART_ALL);

@@ -6,6 +6,7 @@
 #include <sys/auxv.h>
 
 #include "agent/base/sys.h"
+#include "agent/export/address_search.h"
 #include "agent/export/debug_file.h"
 #include "agent/export/elf_file.h"
 #include "agent/export/ifunc.h"
@@ -155,25 +156,12 @@ static int write_resolver_name(const struct files *files, uint64_t resolver, con
     return texts->error;
 }
 
-static size_t lower_bound(const uint64_t *addresses, size_t count, uint64_t value)
-{
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (addresses[middle] < value)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* Gives the name to all addresses within its bounds that have none. */
 static void spread_name(const uint64_t *addresses, size_t count, struct symbol_name name,
                         struct symbol_name *names)
 {
-    for (size_t i = lower_bound(addresses, count, name.low); i < count && addresses[i] < name.high;
-         i++)
+    for (size_t i = address_lower_bound(addresses, count, name.low);
+         i < count && addresses[i] < name.high; i++)
         if (names[i].length == 0)
             names[i] = name;
 }

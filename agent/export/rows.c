@@ -89,58 +89,46 @@ static int add_window_row(const struct window_row *row, void *data)
     return add_row(table, &added);
 }
 
-static struct row live_row(const struct heap_row *row, enum record_family family)
+/* Where the rows of a live heap go. */
+struct live_rows {
+    struct row_table *table;
+    enum record_family family;
+    bool are_taken_off;
+};
+
+static int add_live_row(const struct heap_row *row, void *data)
 {
-    return (struct row){
-        .family = family,
+    const struct live_rows *to = data;
+    uint64_t count = row->values.count, amount = row->values.amount;
+    const struct row added = {
+        .family = to->family,
         .pcs = row->pcs,
         .generation = row->generation,
         .count = row->count,
         .thread = row->thread,
-        .age_s = family == RECORD_ALLOC ? row->age_s : 0,
+        .age_s = to->family == RECORD_ALLOC ? row->age_s : 0,
         .bytes = row->bytes,
-        .values = {[LIVE_COUNT] = row->values.count, [LIVE_AMOUNT] = row->values.amount},
+        .values = {[LIVE_COUNT] = to->are_taken_off ? -count : count,
+                   [LIVE_AMOUNT] = to->are_taken_off ? -amount : amount},
     };
-}
-
-static int add_live_row(const struct heap_row *row, void *data)
-{
-    const struct row added = live_row(row, RECORD_ALLOC);
-    return add_row(data, &added);
-}
-
-static int add_grown_row(const struct heap_row *row, void *data)
-{
-    const struct row added = live_row(row, FILE_HEAP_GROWTH);
-    return add_row(data, &added);
-}
-
-static int take_off_marked_row(const struct heap_row *row, void *data)
-{
-    struct row added = live_row(row, FILE_HEAP_GROWTH);
-    for (int i = 0; i < VALUES; i++)
-        added.values[i] = -added.values[i];
-    return add_row(data, &added);
-}
-
-static int add_peak_row(const struct heap_row *row, void *data)
-{
-    const struct row added = live_row(row, FILE_HEAP_PEAK);
-    return add_row(data, &added);
+    return add_row(to->table, &added);
 }
 
 static int add_rows(struct row_table *table, const struct window *window)
 {
-    const struct export_request *request = table->request;
+    struct live_rows live = {.table = table, .family = RECORD_ALLOC};
+    struct live_rows grown = {.table = table, .family = FILE_HEAP_GROWTH};
+    struct live_rows marked = {.table = table, .family = FILE_HEAP_GROWTH, .are_taken_off = true};
+    struct live_rows peak = {.table = table, .family = FILE_HEAP_PEAK};
     int error = window_each(window, add_window_row, table);
-    if (!error && request->has_live && has_family(table, RECORD_ALLOC))
-        error = heap_snapshot_each(add_live_row, table);
+    if (!error && table->request->has_live && has_family(table, RECORD_ALLOC))
+        error = heap_snapshot_each(add_live_row, &live);
     if (!error && has_family(table, FILE_HEAP_GROWTH))
-        error = heap_snapshot_each(add_grown_row, table);
+        error = heap_snapshot_each(add_live_row, &grown);
     if (!error && has_family(table, FILE_HEAP_GROWTH))
-        error = heap_kept_each(HEAP_MARK, take_off_marked_row, table);
+        error = heap_kept_each(HEAP_MARK, add_live_row, &marked);
     if (!error && has_family(table, FILE_HEAP_PEAK))
-        error = heap_kept_each(HEAP_PEAK, add_peak_row, table);
+        error = heap_kept_each(HEAP_PEAK, add_live_row, &peak);
     return error;
 }
 

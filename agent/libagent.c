@@ -34,26 +34,37 @@ EXPORT const char *libagent_version(void)
     return LIBAGENT_VERSION;
 }
 
-EXPORT int libagent_start(const char *options)
+/* A call's frame: nothing of it where the agent is away, and the caller's floating point mode. */
+static int call(int (*work)(const void *), const void *argument, int away)
 {
     if (!life_call_begins())
-        return -ESHUTDOWN;
+        return away;
     float_mode mode = float_mode_enter();
-    int result = life_count_start(take_options, options);
+    int result = work(argument);
     float_mode_leave(mode);
     life_call_ends();
     return result;
 }
 
+static int start(const void *options)
+{
+    return life_count_start(take_options, options);
+}
+
+EXPORT int libagent_start(const char *options)
+{
+    return call(start, options, -ESHUTDOWN);
+}
+
+static int stop(const void *unused)
+{
+    (void)unused;
+    return life_count_stop(clock_monotonic_ns() + stop_limit_ns);
+}
+
 EXPORT int libagent_stop(void)
 {
-    if (!life_call_begins())
-        return -ESHUTDOWN;
-    float_mode mode = float_mode_enter();
-    int result = life_count_stop(clock_monotonic_ns() + stop_limit_ns);
-    float_mode_leave(mode);
-    life_call_ends();
-    return result;
+    return call(stop, NULL, -ESHUTDOWN);
 }
 
 /* 0: the agent is on, and the calling thread may do its work. */
@@ -68,8 +79,9 @@ static int look_whether_on(void)
     return is_ours ? 0 : -ENOTCONN;
 }
 
-static int flush(int timeout_ms)
+static int flush(const void *argument)
 {
+    const int timeout_ms = *(const int *)argument;
     int refused = timeout_ms < 0 ? -EINVAL : look_whether_on();
     if (refused)
         return refused;
@@ -85,17 +97,12 @@ static int flush(int timeout_ms)
 
 EXPORT int libagent_flush(int timeout_ms)
 {
-    if (!life_call_begins())
-        return -ENOTCONN;
-    float_mode mode = float_mode_enter();
-    int result = flush(timeout_ms);
-    float_mode_leave(mode);
-    life_call_ends();
-    return result;
+    return call(flush, &timeout_ms, -ENOTCONN);
 }
 
-static int heap_mark(void)
+static int heap_mark(const void *unused)
 {
+    (void)unused;
     int error = look_whether_on();
     if (error)
         return error;
@@ -107,11 +114,5 @@ static int heap_mark(void)
 
 EXPORT int libagent_heap_mark(void)
 {
-    if (!life_call_begins())
-        return -ENOTCONN;
-    float_mode mode = float_mode_enter();
-    int result = heap_mark();
-    float_mode_leave(mode);
-    life_call_ends();
-    return result;
+    return call(heap_mark, NULL, -ENOTCONN);
 }

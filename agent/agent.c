@@ -70,7 +70,7 @@ static bool select_process(char **argv, char **environment, const char *executab
         return false;
     options_load(environment, program);
     if (options.help)
-        ways_out_print_help();
+        ways_out_print_help(environment);
     return options_ok(PART_ALL) && options_ok(PART_OUTPUT) && options.profiles;
 }
 

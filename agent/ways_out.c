@@ -46,10 +46,10 @@ int ways_out_start(char *const *environment, const char *program, void (*before_
     return error;
 }
 
-void ways_out_print_help(void)
+void ways_out_print_help(char *const *environment)
 {
     static char text[16384];
-    options_help(text, sizeof(text));
+    options_help(environment, text, sizeof(text));
     log_plain(text);
 }
 

@@ -13,7 +13,7 @@
 int ways_out_start(char *const *environment, const char *program,
                    void (*before_exit)(void)) MUST_USE;
 /* LIBAGENT_HELP=1: the options in force; ways_out_start says then where profiles are sent. */
-void ways_out_print_help(void);
+void ways_out_print_help(char *const *environment);
 /* Until when exit may be held up, counted from now. */
 uint64_t ways_out_exit_deadline_ns(void);
 /* On a terminal: the files of the last window, in a line. INIT. */

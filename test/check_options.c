@@ -419,7 +419,7 @@ START_TEST(the_help_shows_the_values_in_force)
     load(ENVIRONMENT("LIBAGENT_FREQUENCY=99", "LIBAGENT_PERIOD=never", "LIBAGENT_OUTPUT=/p",
                      "DD_SERVICE=shop"));
     logged();
-    size_t length = options_help(text, sizeof(text));
+    size_t length = options_help(ENVIRONMENT(), text, sizeof(text));
     ck_assert_uint_eq(length, strlen(text));
     ck_assert_int_eq(lines_of(text), 2 * ROW_COUNT);
     ck_assert_ptr_nonnull(strstr(text, "LIBAGENT_FREQUENCY=99\n    samples in each second"));
@@ -433,7 +433,7 @@ START_TEST(the_help_shows_the_values_in_force)
     for (size_t size = 0; size < 300; size++) {
         char cut[301];
         memset(cut, '#', sizeof(cut));
-        size_t used = options_help(cut, size);
+        size_t used = options_help(ENVIRONMENT(), cut, size);
         ck_assert_uint_eq(used, size ? size - 1 : 0);
         ck_assert_mem_eq(cut, text, used);
         ck_assert_int_eq(cut[size], '#');
@@ -447,7 +447,7 @@ START_TEST(the_help_shows_the_default_folder)
     static char *const tmpdirs[] = {"TMPDIR=/t", "TMPDIR=", "OTHER=1"};
     for (int i = 0; i < 3; i++) {
         load(ENVIRONMENT(tmpdirs[i]));
-        options_help(text, sizeof(text));
+        options_help(ENVIRONMENT(tmpdirs[i]), text, sizeof(text));
         snprintf(expected, sizeof(expected), "LIBAGENT_OUTPUT=%s/libagent-%u\n",
                  i == 0 ? "/t" : "/tmp", (unsigned)geteuid());
         ck_assert_ptr_nonnull(strstr(text, expected));

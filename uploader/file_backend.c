@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/default_folder.h"
 #include "agent/base/format.h"
 #include "agent/base/rng.h"
 #include "agent/base/sys.h"
@@ -48,7 +49,7 @@ int file_backend_init(struct file_backend *backend, const char *folder, const ch
 {
     backend->is_default = !folder || !folder[0];
     if (backend->is_default)
-        folder = tmpdir && tmpdir[0] ? tmpdir : "/tmp";
+        folder = default_folder_parent(tmpdir);
     backend->limit = limit;
     backend->pid = pid;
     profile_name_program(backend->program, program);
@@ -84,8 +85,8 @@ static int open_folder(const struct file_backend *backend, struct file_report *r
 {
     size_t length = format(report->folder, sizeof report->folder, "%s", backend->folder);
     if (backend->is_default) {
-        length += format(report->folder + length, sizeof report->folder - length, "/libagent-%u",
-                         (unsigned)folder_user());
+        length += format(report->folder + length, sizeof report->folder - length,
+                         "/" DEFAULT_FOLDER_NAME, (unsigned)folder_user());
         if (length + 1 >= sizeof report->folder)
             return -ENAMETOOLONG;
     }

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "agent/base/default_folder.h"
 #include "agent/base/format.h"
 #include "agent/base/option_parse.h"
 #include "agent/base/option_rows.h"
@@ -19,8 +20,7 @@ struct options options;
 
 /* Of each row: the text in force, NULL where a wrong value stands. */
 static const char *text_in_force[ROW_COUNT];
-static char default_output[256]; /* for the help */
-static uint32_t parts_off;       /* one bit for each enum option_part */
+static uint32_t parts_off; /* one bit for each enum option_part */
 /* Room for each row's value and a fall-back at their longest; pages not touched cost nothing. */
 static char texts[(ROW_COUNT + 1) * (TEXT_MAX + 1)];
 static size_t texts_used;
@@ -373,14 +373,6 @@ bool options_select(char *const *environment, bool secure, const char *const *na
     return select_by(ROW_PROCESS_RATE, environment) && unit < options.process_rate;
 }
 
-/* As the uploader will find it (file_backend.h). */
-static void find_default_output(char *const *environment)
-{
-    const char *tmpdir = environment_get(environment, "TMPDIR");
-    format(default_output, sizeof(default_output), "%s/libagent-%u",
-           tmpdir && *tmpdir ? tmpdir : "/tmp", (unsigned)sys_call0(SYS_geteuid));
-}
-
 void options_load(char *const *environment, const char *program)
 {
     bool is_wrong[ROW_COUNT];
@@ -396,7 +388,6 @@ void options_load(char *const *environment, const char *program)
     if (!options.service)
         find_service(environment, program);
     look_for_unknown(environment);
-    find_default_output(environment);
 }
 
 bool options_ok(enum option_part part)
@@ -413,23 +404,22 @@ bool options_is_set(const void *member)
     return false;
 }
 
-static const char *text_shown(int row)
+size_t options_help(char *const *environment, char *out, size_t size)
 {
-    const char *text = text_in_force[row];
-    if (row == ROW_OUTPUT && text == option_rows[row].default_text)
-        return default_output;
-    return text ? text : "(wrong value)";
-}
-
-size_t options_help(char *out, size_t size)
-{
+    char folder[256];
+    format(folder, sizeof(folder), "%s/" DEFAULT_FOLDER_NAME,
+           default_folder_parent(environment_get(environment, "TMPDIR")),
+           (unsigned)sys_call0(SYS_geteuid));
     size_t used = 0;
     for (int i = 0; i < ROW_COUNT && used < size; i++) {
         char accepted[ACCEPTED_SIZE];
+        const char *text = text_in_force[i] ? text_in_force[i] : "(wrong value)";
         describe(&option_rows[i], accepted);
+        if (i == ROW_OUTPUT && text == option_rows[i].default_text)
+            text = folder;
         used +=
             format(out + used, size - used, "%s=%s\n    %s (%s; default %s)\n", option_rows[i].name,
-                   text_shown(i), option_rows[i].help, accepted, option_rows[i].default_text);
+                   text, option_rows[i].help, accepted, option_rows[i].default_text);
     }
     return used;
 }

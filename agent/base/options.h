@@ -130,8 +130,9 @@ bool options_ok(enum option_part part);
 /* Was the member of `options` set, to whatever value? */
 bool options_is_set(const void *member);
 /* The table with the values in force, as LIBAGENT_HELP=1 shows it, into `out`; returns the
- * length. The README's table has the same names, defaults and texts. */
-size_t options_help(char *out, size_t size);
+ * length. `environment`: that of options_load. The README's table has the same names, defaults and
+ * texts. */
+size_t options_help(char *const *environment, char *out, size_t size);
 /* The value of a variable of `environment`, or NULL. */
 const char *environment_get(char *const *environment, const char *name);
 

@@ -12,7 +12,8 @@ enum { SEQUENCE_DIGITS = 4 };
 
 /* Closed lists, since a looser pattern would match files of other people ("graph.1.0001.frozen.pb"
  * is a common name of machine learning), and what matches may be removed. */
-static const char *const families[] = {"cpu", "heap", "wall", "lock", "heap-growth", "heap-peak"};
+static const char *const families[PROFILE_FAMILIES] = {"cpu",  "heap",        "wall",
+                                                       "lock", "heap-growth", "heap-peak"};
 static const char *const suffixes[] = {
     [COMPRESSION_GZIP] = ".pb.gz",
     [COMPRESSION_ZSTD] = ".pb.zst",

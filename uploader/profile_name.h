@@ -19,6 +19,7 @@
 enum {
     PROFILE_NAME_SIZE = 256,    /* NAME_MAX of Linux and the 0 */
     PROFILE_PROGRAM_SIZE = 128, /* leaves room for the rest of the name */
+    PROFILE_FAMILIES = 6,       /* that files are named after */
 };
 
 /* The program's part of the name: bytes outside [A-Za-z0-9._-] and a leading dot become _, cut

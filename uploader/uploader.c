@@ -29,8 +29,6 @@
 #include "uploader/routes.h"
 #include "uploader/sender.h"
 
-enum { FAMILIES = 6 }; /* those of profile_name.c */
-
 struct blob {
     struct blob_header header;
     struct buffer body;
@@ -60,7 +58,7 @@ static struct {
     bool pausing;         /* the loop ends, blobs stay */
     bool ended;           /* uploader_run has returned since, and no blob came after */
     uint32_t files_written;
-    struct last_file last[FAMILIES];
+    struct last_file last[PROFILE_FAMILIES];
 } state = {.lock = LOCK_INIT(LOCK_UPLOADER)};
 
 /* The run loop's own; written by others only while it does not run. */
@@ -161,7 +159,7 @@ int uploader_submit(const struct blob_header *header, struct buffer *body)
 static void remember_file(const char *family)
 {
     state.files_written++;
-    for (size_t i = 0; i < FAMILIES; i++) {
+    for (size_t i = 0; i < PROFILE_FAMILIES; i++) {
         struct last_file *last = &state.last[i];
         if (last->family[0] && strcmp(last->family, family) != 0)
             continue;
@@ -465,7 +463,7 @@ uint32_t uploader_last_files(char *out, size_t size)
     if (size > 0)
         out[0] = 0;
     lock_acquire(&state.lock);
-    for (size_t i = 0; i < FAMILIES && state.last[i].family[0]; i++) {
+    for (size_t i = 0; i < PROFILE_FAMILIES && state.last[i].family[0]; i++) {
         const char *path = state.last[i].path;
         /* Half a path would be a lie. */
         if (length + strlen(path) + 2 <= size)

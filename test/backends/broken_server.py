@@ -20,20 +20,21 @@ def read_head(link):
     return data.partition(b"\r\n\r\n")
 
 
-def read_request(link):
-    """All of it; None: the client went."""
+def read_request(link, server):
+    """All of it, and counts it; False: the client went."""
     parts = read_head(link)
     if not parts:
-        return None
+        return False
     head, _, body = parts
     size = next(int(line[len(LENGTH):]) for line in head.lower().split(b"\r\n")
                 if line.startswith(LENGTH))
     while len(body) < size:
         piece = link.recv(65536)
         if not piece:
-            return None
+            return False
         body += piece
-    return head
+    server.whole += 1
+    return True
 
 
 def reset(link):
@@ -48,8 +49,7 @@ def never_reads(link, _):
 
 
 def never_answers(link, server):
-    if read_request(link):
-        server.whole += 1
+    if read_request(link, server):
         link.recv(1)
 
 
@@ -63,42 +63,36 @@ def resets_in_the_middle(link, _):
 
 
 def resets_after_all(link, server):
-    if read_request(link):
-        server.whole += 1
+    if read_request(link, server):
         reset(link)
 
 
 def answers_garbage(link, server):
-    if read_request(link):
-        server.whole += 1
+    if read_request(link, server):
         link.sendall(os.urandom(4096))
 
 
 def answers_half_a_status(link, server):
-    if read_request(link):
-        server.whole += 1
+    if read_request(link, server):
         link.sendall(b"HTTP/1.1 2")
 
 
 def answers_without_end(link, server):
-    if read_request(link):
-        server.whole += 1
+    if read_request(link, server):
         link.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         while True:
             link.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
 
 
 def sends_headers_without_end(link, server):
-    if read_request(link):
-        server.whole += 1
+    if read_request(link, server):
         link.sendall(b"HTTP/1.1 200 OK\r\n")
         while True:
             link.sendall(b"X-More: " + b"y" * 4000 + b"\r\n")
 
 
 def redirects_without_end(link, server):
-    while read_request(link):
-        server.whole += 1
+    while read_request(link, server):
         link.sendall(b"HTTP/1.1 307 Temporary Redirect\r\nContent-Length: 0\r\n"
                      b"Location: http://127.0.0.1:%d/again\r\n\r\n" % server.port)
 

@@ -50,8 +50,8 @@ class Receiver:
         except FileNotFoundError:
             return []
 
-    def count(self, words):
-        return sum(line.startswith(words) for line in self.lines())
+    def count(self, words, text=""):
+        return sum(line.startswith(words) and text in line for line in self.lines())
 
 
 def wait_for(condition):
@@ -88,8 +88,7 @@ def check(name, root, receiver):
         found = glob.glob(f"{root}/libagent/profiles/perl.*.{family}.pb.gz")
         need(len(found) == 1, f"{name}: files of {family}: {found}")
         need(receiver.count(f"post {family} service={name} ") == 1, f"{name}: upload of {family}")
-        need(sum(line.startswith(f"parca {family} ") and f" job={name} " in line
-                 for line in receiver.lines()) == 1, f"{name}: upload of {family} to Parca")
+        need(receiver.count(f"parca {family} ", f" job={name} ") == 1, f"{name}: upload of {family} to Parca")
     spooled = run(root, burn, LIBAGENT_SPOOL="/libagent/spool", LIBAGENT_DIALECT="pyroscope", **common)
     need(spooled == without, f"{name}: into a spool: {spooled}")
     waiting = glob.glob(f"{root}/libagent/spool/*.spool")
@@ -102,16 +101,15 @@ def check(name, root, receiver):
         _, err = uploader.communicate(timeout=WAIT_S)
         need("GLIBC_" in err, f"{name}: libagent-uploader runs: take the root out of OLDER_LIBC")
         return
-    wait_for(lambda: uploader.poll() is not None or sum(
-        line.startswith("pyroscope ") and f" service_name={name} " in line for line in receiver.lines()) == 2)
+    wait_for(lambda: uploader.poll() is not None or receiver.count("pyroscope ", f" service_name={name} ") == 2)
     uploader.send_signal(signal.SIGTERM)
     _, err = uploader.communicate(timeout=WAIT_S)
     need(uploader.returncode == 0 and not err, f"{name}: libagent-uploader: {uploader.returncode} {err}")
     left = os.listdir(f"{root}/libagent/spool")
     need(not left, f"{name}: left in the spool: {left}")
     for family in ("cpu", "heap"):
-        need(sum(line.startswith(f"pyroscope {family} ") and f" service_name={name} " in line
-                 for line in receiver.lines()) == 1, f"{name}: {family} by libagent-uploader")
+        need(receiver.count(f"pyroscope {family} ", f" service_name={name} ") == 1,
+             f"{name}: {family} by libagent-uploader")
 
 
 def main():

@@ -1,6 +1,7 @@
 # heap_programs.sh redis N | sqlite N | python N | nginx | gcc | postgres: programs that fill their
 # heap, give half of it back, and are asked for a profile each time (signal 39, rtmin+5).
 set -e
+. "$(dirname "$0")/servers.sh"
 
 # profile PID N: the N-th profile of that process, which is asked for it. Quiet around it, for the
 # trace's sake, which tells all that was live within its ticks of 4 ms.
@@ -16,10 +17,7 @@ END
 
 case $1 in
 redis)
-    redis-server --port 0 --unixsocket "$PWD/socket" --save '' --enable-debug-command yes \
-        > /dev/null &
-    server=$!
-    until redis-cli -s "$PWD/socket" ping > /dev/null 2>&1; do sleep 0.02; done
+    start_redis --enable-debug-command yes
     redis-cli -s "$PWD/socket" debug populate "$2" key 1000 > /dev/null
     sh profile "$server" 1
     redis-cli -s "$PWD/socket" eval "for i = 0, $2 - 1, 2 do redis.call('del', 'key:' .. i) end" 0 \
@@ -61,24 +59,7 @@ profile(2)
 END
     ;;
 nginx)
-    mkdir pages
-    seq 1 30000 > pages/numbers
-    cat > nginx.conf <<END
-user nobody nogroup;
-daemon off;
-pid nginx.pid;
-error_log errors notice;
-worker_processes 2;
-events { worker_connections 512; }
-http {
-    gzip on;
-    gzip_types *;
-    access_log off;
-    server { listen unix:$PWD/socket; root pages; }
-}
-END
-    /usr/sbin/nginx -p "$PWD/" -c nginx.conf -e errors &
-    until [ -S socket ]; do sleep 0.05; done
+    start_nginx nobody 512
     /usr/bin/python3 - <<'END'
 import http.client, os, signal, socket, time
 def get(keep):
@@ -115,14 +96,7 @@ gcc)
     gcc -O2 -c big.c -o big.o
     ;;
 postgres)
-    bin=$(echo /usr/lib/postgresql/*/bin)
-    mkdir -m 777 postgres
-    cd postgres
-    as_postgres() { runuser -u postgres -- "$@"; }
-    as_postgres "$bin/initdb" -D data --no-sync -A trust > /dev/null
-    as_postgres "$bin/pg_ctl" -D data -l log -w -o "-k $PWD -c listen_addresses='' -c fsync=off" \
-        start > /dev/null
-    as_postgres "$bin/pgbench" -h "$PWD" -i -q postgres > /dev/null 2>&1
+    start_postgres
     as_postgres "$bin/pgbench" -h "$PWD" -T 3 -c 2 postgres > /dev/null 2>&1
     as_postgres "$bin/psql" -h "$PWD" -q -t postgres <<'END' > /dev/null
 SET work_mem = '512MB';
@@ -130,6 +104,6 @@ SELECT count(*) FROM (SELECT md5(i::text) AS m, count(*) FROM generate_series(1,
     GROUP BY m) AS g;
 SELECT sum(length(m)) FROM (SELECT md5(i::text) AS m FROM generate_series(1, 900000) i ORDER BY m) s;
 END
-    as_postgres "$bin/pg_ctl" -D data -m fast -w stop > /dev/null
+    stop_postgres
     ;;
 esac

@@ -5,12 +5,14 @@
 
 static void *kept;
 
+SITE static void zero(unsigned bits, unsigned left);
 SITE static void one(unsigned bits, unsigned left);
 
-SITE static void zero(unsigned bits, unsigned left)
+/* Inlined: zero and one are the only frames. */
+static inline __attribute__((always_inline)) void go_on(unsigned bits, unsigned left, size_t size)
 {
     if (left == 0)
-        kept = malloc(100);
+        kept = malloc(size);
     else if (bits & 1)
         one(bits >> 1, left - 1);
     else
@@ -19,16 +21,14 @@ SITE static void zero(unsigned bits, unsigned left)
     kept = NULL;
 }
 
+SITE static void zero(unsigned bits, unsigned left)
+{
+    go_on(bits, left, 100);
+}
+
 SITE static void one(unsigned bits, unsigned left)
 {
-    if (left == 0)
-        kept = malloc(200);
-    else if (bits & 1)
-        one(bits >> 1, left - 1);
-    else
-        zero(bits >> 1, left - 1);
-    free(kept);
-    kept = NULL;
+    go_on(bits, left, 200);
 }
 
 int main(int argc, char **argv)

@@ -1,10 +1,10 @@
 # wall_servers.sh redis|nginx USER|postgres: a server that answers a little, and waits most of the
 # time, for some two seconds.
 set -e
+. "$(dirname "$0")/servers.sh"
 case $1 in
 redis)
-    redis-server --port 0 --unixsocket "$PWD/socket" --save '' > /dev/null &
-    until redis-cli -s "$PWD/socket" ping > /dev/null 2>&1; do sleep 0.05; done
+    start_redis
     redis-benchmark -s "$PWD/socket" -q -n 20000 -t set,get,lpush > /dev/null
     for i in 1 2 3 4 5 6 7 8 9 10; do
         redis-cli -s "$PWD/socket" incr counter > /dev/null
@@ -13,24 +13,7 @@ redis)
     redis-cli -s "$PWD/socket" shutdown nosave
     ;;
 nginx)
-    mkdir pages
-    seq 1 30000 > pages/numbers
-    cat > nginx.conf <<END
-user $2 nogroup;
-daemon off;
-pid nginx.pid;
-error_log errors notice;
-worker_processes 2;
-events { worker_connections 64; }
-http {
-    gzip on;
-    gzip_types *;
-    access_log off;
-    server { listen unix:$PWD/socket; root pages; }
-}
-END
-    /usr/sbin/nginx -p "$PWD/" -c nginx.conf -e errors &
-    until [ -S socket ]; do sleep 0.05; done
+    start_nginx "$2" 64
     /usr/bin/python3 - <<'END'
 import http.client, socket, time
 for i in range(300):
@@ -45,16 +28,9 @@ END
     kill -QUIT "$(cat nginx.pid)"
     ;;
 postgres)
-    bin=$(echo /usr/lib/postgresql/*/bin)
-    mkdir -m 777 postgres
-    cd postgres
-    as_postgres() { runuser -u postgres -- "$@"; }
-    as_postgres "$bin/initdb" -D data --no-sync -A trust > /dev/null
-    as_postgres "$bin/pg_ctl" -D data -l log -w -o "-k $PWD -c listen_addresses='' -c fsync=off" \
-        start > /dev/null
-    as_postgres "$bin/pgbench" -h "$PWD" -i -q postgres > /dev/null 2>&1
+    start_postgres
     as_postgres "$bin/pgbench" -h "$PWD" -T 2 -c 2 -R 50 postgres > /dev/null 2>&1
-    as_postgres "$bin/pg_ctl" -D data -m fast -w stop > /dev/null
+    stop_postgres
     ;;
 esac
 wait

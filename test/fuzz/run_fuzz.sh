@@ -10,7 +10,7 @@ failed=0
 for program; do
     name=$(basename "$program")
     target=${name#fuzz_}
-    mkdir -p $here/corpus/$target $here/finds
+    mkdir -p $here/corpus/$target $here/seeds/$target $here/finds
     # Inputs of 8 KiB hold a dozen entries of a table, and as many ways to break them.
     "$program" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=1024 -max_len=8192 \
         -print_final_stats=1 -verbosity=0 -artifact_prefix=$here/finds/$target- \

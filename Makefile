@@ -104,6 +104,8 @@ $(PRODUCT)/%.o: %.c Makefile
 archive = $(shell $(CC) -print-file-name=$(1))
 COMPRESS_ROOTS := deflateInit2_ deflate deflateEnd ZSTD_createCCtx_advanced ZSTD_freeCCtx \
     ZSTD_CCtx_setParameter ZSTD_compressStream2 ZSTD_isError ZSTD_getErrorCode
+UNPACK_ROOTS := lzma_raw_buffer_decode inflateInit_ inflate inflateEnd ZSTD_createDCtx_advanced \
+    ZSTD_freeDCtx ZSTD_decompressDCtx
 DEMANGLE_ROOTS := cplus_demangle_v3 rust_demangle
 
 # 1: archives, 2: functions wanted, 3: renamings
@@ -127,7 +129,7 @@ $(ARCHIVE)/compress.o: Makefile
 	    ZSTD_trace_compress_end=third_party_trace_end)
 
 $(ARCHIVE)/unpack.o: Makefile
-	$(call third_party,liblzma.a,lzma_raw_buffer_decode,malloc=third_party_malloc \
+	$(call third_party,liblzma.a libzstd.a libz.a,$(UNPACK_ROOTS),malloc=third_party_malloc \
 	    calloc=third_party_calloc free=third_party_free)
 
 # The sender outside: the uploader's own objects and a main; with libc and libmicrohttpd.
@@ -405,6 +407,7 @@ $(BACKENDS)/services.bin: $(wildcard test/backends/*.proto) test/preload/backend
 .PHONY: test-names test-names-deps
 test-names: all build/$(VARIANT)/names/names_of
 	PYTHONDONTWRITEBYTECODE=1 python3 test/names/corpus.py build/$(VARIANT)/names/names_of build/names
+	PYTHONDONTWRITEBYTECODE=1 python3 test/names/lines.py build/$(VARIANT)/names/names_of build/names
 	PYTHONDONTWRITEBYTECODE=1 python3 test/names/pprof.py $(LIBRARY) build/names
 
 test-names-deps:

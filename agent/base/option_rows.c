@@ -9,7 +9,7 @@ static const char *const scheduler_words[] = {"auto",  "cputimer", "sigprof", "s
 static const char *const unwinder_words[] = {"auto", "cfi", "fp", "libunwind", NULL};
 static const char *const compression_words[] = {"gzip", "zstd", "none", NULL};
 static const char *const start_words[] = {"auto", "manual", NULL};
-static const char *const symbols_words[] = {"names", "off", NULL};
+static const char *const symbols_words[] = {"names", "lines", "off", NULL};
 static const char *const dialect_words[] = {"pyroscope", "parca", "datadog", "post", NULL};
 static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
 
@@ -318,8 +318,17 @@ const struct option_row option_rows[ROW_COUNT] = {
                      MEMBER(symbols),
                      .default_text = "names",
                      .words = symbols_words,
-                     .help = "what is told of addresses: functions' names, or nothing, which "
-                             "leaves it to the reader"},
+                     .help = "what is told of addresses: functions' names; those with files, lines "
+                             "and inlined functions; or nothing, which leaves it to the reader"},
+    [ROW_SYMBOL_LIMIT] = {.name = OPTION_PREFIX "SYMBOL_LIMIT",
+                          .type = TYPE_SIZE,
+                          .part = PART_OUTPUT,
+                          MEMBER(symbol_limit),
+                          .default_text = "16MiB",
+                          .low = 1 << 20,
+                          .high = 1ull << 30,
+                          .help = "memory for names, files and lines, and for debugging "
+                                  "information while it is unpacked"},
     [ROW_DEBUG_PATH] = {.name = OPTION_PREFIX "DEBUG_PATH",
                         .type = TYPE_TEXT,
                         .part = PART_OUTPUT,

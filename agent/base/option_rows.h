@@ -79,6 +79,7 @@ enum row_index {
     ROW_FLUSH_SIGNAL,
     ROW_TERM_FLUSH,
     ROW_SYMBOLS,
+    ROW_SYMBOL_LIMIT,
     ROW_DEBUG_PATH,
     ROW_NAME_LIMIT,
     ROW_HELP,

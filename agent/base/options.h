@@ -38,7 +38,7 @@ enum scheduler_id {
     SCHEDULER_SLEEP,
     SCHEDULER_EVENT
 };
-enum symbols { SYMBOLS_NAMES, SYMBOLS_OFF };
+enum symbols { SYMBOLS_NAMES, SYMBOLS_LINES, SYMBOLS_OFF };
 enum compression { COMPRESSION_GZIP, COMPRESSION_ZSTD, COMPRESSION_NONE };
 
 /* In the order of uploader/upload_url.h's kinds of backends. */
@@ -87,6 +87,7 @@ struct options {
     uint32_t flush_signal;        /* LIBAGENT_FLUSH_SIGNAL: the same */
     bool term_flush;              /* LIBAGENT_TERM_FLUSH */
     enum symbols symbols;         /* LIBAGENT_SYMBOLS */
+    uint64_t symbol_limit;        /* LIBAGENT_SYMBOL_LIMIT: bytes */
     const char *debug_path;       /* LIBAGENT_DEBUG_PATH: folders, separated by colons */
     uint32_t name_limit;          /* LIBAGENT_NAME_LIMIT: bytes, 64 to 1024 */
     bool help;                    /* LIBAGENT_HELP */

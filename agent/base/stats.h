@@ -46,6 +46,8 @@
     X(TICKS, "ticks")                                                                              \
     X(TICKS_NS, "nanoseconds of cpu in the ticks' thread")                                         \
     X(FLUSH_NS, "nanoseconds of cpu in the agent's other threads")                                 \
+    X(LINES_PUT_OFF, "addresses without file and line yet: put off to the next profile")           \
+    X(LINES_LEFT_OUT, "addresses without file and line: LIBAGENT_SYMBOL_LIMIT, or damaged")        \
     X(UNWIND_NOT_LIBUNWIND, "stacks walked by cfi: libunwind was in use")                          \
     X(UNWIND_CACHE_MISSES, "unwind rules interpreted")                                             \
     X(MODULES_LOADED, "objects registered")                                                        \

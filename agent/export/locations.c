@@ -4,58 +4,15 @@
 #include <string.h>
 
 #include "agent/base/format.h"
-#include "agent/base/log.h"
 #include "agent/base/options.h"
 #include "agent/base/protobuf.h"
-#include "agent/base/sys.h"
-#include "agent/export/demangle.h"
-#include "agent/export/jit_names.h"
-#include "agent/export/name_cache.h"
+#include "agent/export/location_parts.h"
 #include "agent/export/pprof_fields.h"
-#include "agent/export/symbols.h"
-#include "agent/record/time_recorder.h"
 #include "agent/unwind/modules.h"
 
 /* Program counters below this are pseudo frames: nothing is ever mapped there (vm.mmap_min_addr
  * is at least a page where it matters, and no program has code there). */
 static const uint64_t pseudo_end = PAGE_SIZE_MIN;
-
-struct place {
-    const struct object *object; /* NULL: pseudo frames, or code in no known object */
-    bool is_pseudo;
-    uintptr_t bias;     /* of the object, where it was met last */
-    uint64_t low, high; /* addresses met; none yet: low > high */
-};
-
-struct location {
-    uint64_t address;
-    uint32_t place;
-    uint32_t function; /* 0: not named yet */
-};
-
-struct function {
-    uint32_t name, system_name;
-};
-
-static struct location *location_at(const struct location_table *table, uint32_t index)
-{
-    return (struct location *)(void *)table->locations.data + index;
-}
-
-static uint32_t location_count(const struct location_table *table)
-{
-    return (uint32_t)(table->locations.size / sizeof(struct location));
-}
-
-static struct place *place_at(const struct location_table *table, uint32_t index)
-{
-    return (struct place *)(void *)table->places.data + index;
-}
-
-static uint32_t place_count(const struct location_table *table)
-{
-    return (uint32_t)(table->places.size / sizeof(struct place));
-}
 
 /* The place's index + 1, 0 when there is no memory. */
 static uint32_t place_of(struct location_table *table, const struct object *object, bool is_pseudo)
@@ -116,219 +73,6 @@ uint32_t location_of(struct location_table *table, uint32_t generation, uint64_t
     return number && pair_map_add(&table->by_pc, pc, generation, number) ? 0 : number;
 }
 
-/* ---- Names -------------------------------------------------------------------------------- */
-
-static bool is_before(const struct location_table *table, uint32_t a, uint32_t b)
-{
-    const struct location *x = location_at(table, a), *y = location_at(table, b);
-    return x->place != y->place ? x->place < y->place : x->address < y->address;
-}
-
-static void sift_down(const struct location_table *table, uint32_t *heap, uint32_t count,
-                      uint32_t parent)
-{
-    uint32_t moved = heap[parent];
-    for (uint32_t child; (child = 2 * parent + 1) < count; parent = child) {
-        if (child + 1 < count && is_before(table, heap[child], heap[child + 1]))
-            child++;
-        if (!is_before(table, moved, heap[child]))
-            break;
-        heap[parent] = heap[child];
-    }
-    heap[parent] = moved;
-}
-
-/* Heapsort of location indices by place and address: in place, and no input is slow. (libc's
- * qsort may call malloc.) */
-static void sort(const struct location_table *table, uint32_t *order, uint32_t count)
-{
-    for (uint32_t i = count / 2; i > 0; i--)
-        sift_down(table, order, count, i - 1);
-    for (uint32_t last = count; last-- > 1;) {
-        uint32_t top = order[0];
-        order[0] = order[last];
-        order[last] = top;
-        sift_down(table, order, last, 0);
-    }
-}
-
-/* The locations of one place while they are named; the arrays are as long as the table. */
-struct naming {
-    struct location_table *table;
-    struct string_table *strings;
-    struct demangler demangler;
-    uint32_t *order;
-    uint64_t *addresses;
-    struct symbol_name *names;
-    struct buffer texts;
-};
-
-static int set_function(struct naming *naming, uint32_t index, const char *name, size_t length,
-                        const char *system_name, size_t system_length)
-{
-    struct location_table *table = naming->table;
-    struct function function = {
-        .name = string_table_add(naming->strings, name, length),
-        .system_name = string_table_add(naming->strings, system_name, system_length),
-    };
-    uint32_t number = pair_map_get(&table->by_name, function.name, function.system_name);
-    if (!number) {
-        buffer_append(&table->functions, &function, sizeof(function));
-        number = (uint32_t)(table->functions.size / sizeof(function));
-        if (naming->strings->error || table->functions.error ||
-            pair_map_add(&table->by_name, function.name, function.system_name, number))
-            return -ENOMEM;
-    }
-    location_at(table, index)->function = number;
-    return 0;
-}
-
-static int name_by_address(struct naming *naming, uint32_t index)
-{
-    enum { NAME_SIZE = 256 + 20 }; /* the longest file name, "+0x" and 16 digits */
-    const struct location *location = location_at(naming->table, index);
-    const struct place *place = place_at(naming->table, location->place);
-    char name[NAME_SIZE];
-    size_t length;
-    if (place->is_pseudo)
-        length = format(name, sizeof(name), "%s",
-                        pseudo_frame_name((enum pseudo_frame)location->address));
-    else
-        length = format(name, sizeof(name), "%.*s+0x%llx", 255,
-                        place->object ? base_name(place->object->path) : "[anon]",
-                        (unsigned long long)location->address);
-    return set_function(naming, index, name, length, name, length);
-}
-
-static uint64_t address_of(const struct naming *naming, uint32_t number)
-{
-    return location_at(naming->table, naming->order[number])->address;
-}
-
-/* Has the names of all addresses of the object in the cache, as far as they have some. */
-static int find_symbols(struct naming *naming, const struct place *place, uint32_t first,
-                        uint32_t end)
-{
-    struct known_name known;
-    size_t count = 0;
-    for (uint32_t i = first; i < end; i++)
-        if (!name_cache_get(place->object, address_of(naming, i), &known))
-            naming->addresses[count++] = address_of(naming, i);
-    naming->texts.size = 0;
-    int error = symbols_find(place->object, place->bias, naming->addresses, count, naming->names,
-                             &naming->texts);
-    if (error && error != -ENOMEM)
-        log_debug("no names from %s: error %d", place->object->path, -error);
-    if (error)
-        return error == -ENOMEM ? error : 0;
-    return name_cache_add(place->object, naming->names, count, &naming->texts, &naming->demangler);
-}
-
-static int name_object(struct naming *naming, const struct place *place, uint32_t first,
-                       uint32_t end)
-{
-    int error = find_symbols(naming, place, first, end);
-    struct known_name last = {.system = NULL};
-    for (uint32_t i = first; !error && i < end; i++) {
-        uint32_t index = naming->order[i];
-        struct known_name known;
-        if (!name_cache_get(place->object, address_of(naming, i), &known) || !known.system)
-            error = name_by_address(naming, index);
-        else if (known.system == last.system)
-            location_at(naming->table, index)->function =
-                location_at(naming->table, naming->order[i - 1])->function;
-        else
-            error = set_function(naming, index, known.readable ? known.readable : known.system,
-                                 known.readable ? known.readable_length : known.system_length,
-                                 known.system, known.system_length);
-        last = known;
-    }
-    return error;
-}
-
-static int name_made_code(struct naming *naming, uint32_t first, uint32_t end)
-{
-    uint32_t count = end - first;
-    memset(naming->names, 0, count * sizeof(naming->names[0]));
-    for (uint32_t i = 0; i < count; i++)
-        naming->addresses[i] = address_of(naming, first + i);
-    naming->texts.size = 0;
-    int error = jit_names_find(naming->addresses, count, naming->names, &naming->texts);
-    for (uint32_t i = 0; !error && i < count; i++) {
-        struct symbol_name symbol = naming->names[i];
-        const char *name = (const char *)naming->texts.data + symbol.offset;
-        error = symbol.length ? set_function(naming, naming->order[first + i], name, symbol.length,
-                                             name, symbol.length)
-                              : name_by_address(naming, naming->order[first + i]);
-    }
-    return error;
-}
-
-/* Names the locations order[first], ..., order[end - 1], all of one place. */
-static int name_place(struct naming *naming, uint32_t first, uint32_t end)
-{
-    const struct place *place =
-        place_at(naming->table, location_at(naming->table, naming->order[first])->place);
-    if (place->object)
-        return name_object(naming, place, first, end);
-    if (!place->is_pseudo)
-        return name_made_code(naming, first, end);
-    int error = 0;
-    for (uint32_t i = first; !error && i < end; i++)
-        error = name_by_address(naming, naming->order[i]);
-    return error;
-}
-
-/* Names only what the agent itself puts into stacks. */
-static int name_pseudo_frames(struct naming *naming)
-{
-    int error = 0;
-    for (uint32_t i = 0; !error && i < location_count(naming->table); i++)
-        if (place_at(naming->table, location_at(naming->table, i)->place)->is_pseudo)
-            error = name_by_address(naming, i);
-    return error;
-}
-
-static int name_all(struct naming *naming)
-{
-    uint32_t count = location_count(naming->table);
-    for (uint32_t i = 0; i < count; i++)
-        naming->order[i] = i;
-    sort(naming->table, naming->order, count);
-    for (uint32_t first = 0, end; first < count; first = end) {
-        uint32_t place = location_at(naming->table, naming->order[first])->place;
-        for (end = first; end < count; end++)
-            if (location_at(naming->table, naming->order[end])->place != place)
-                break;
-        int error = name_place(naming, first, end);
-        if (error)
-            return error;
-    }
-    return 0;
-}
-
-int locations_name(struct location_table *table, struct string_table *strings)
-{
-    uint32_t count = location_count(table);
-    if (count == 0)
-        return 0;
-    size_t size = count * (sizeof(uint64_t) + sizeof(struct symbol_name) + sizeof(uint32_t));
-    uint8_t *arrays = sys_map(size);
-    if (!arrays)
-        return -ENOMEM;
-    struct naming naming = {.table = table, .strings = strings};
-    naming.addresses = (uint64_t *)(void *)arrays;
-    naming.names = (struct symbol_name *)(void *)(naming.addresses + count);
-    naming.order = (uint32_t *)(void *)(naming.names + count);
-    name_cache_begin();
-    demangle_start(&naming.demangler, options.name_limit);
-    int error = options.symbols == SYMBOLS_OFF ? name_pseudo_frames(&naming) : name_all(&naming);
-    demangle_stop(&naming.demangler);
-    buffer_free(&naming.texts);
-    sys_unmap(arrays, size);
-    return error;
-}
-
 /* ---- Encoding ------------------------------------------------------------------------------ */
 
 static uint32_t mappings_of(const struct place *place)
@@ -337,7 +81,7 @@ static uint32_t mappings_of(const struct place *place)
 }
 
 static void encode_mapping(struct buffer *out, uint32_t number, struct object_segment segment,
-                           uint32_t filename, uint32_t build_id, bool has_functions)
+                           uint32_t filename, uint32_t build_id, const struct place *place)
 {
     const uint64_t page = PAGE_SIZE_MIN;
     uint64_t end = segment.vaddr + segment.size;
@@ -349,7 +93,12 @@ static void encode_mapping(struct buffer *out, uint32_t number, struct object_se
     pb_uint(out, MAPPING_FILE_OFFSET, ALIGN_DOWN(segment.offset, page));
     pb_uint(out, MAPPING_FILENAME, filename);
     pb_uint(out, MAPPING_BUILD_ID, build_id);
-    pb_uint(out, MAPPING_HAS_FUNCTIONS, has_functions);
+    /* A reader that may look itself does so where one of these is not set. */
+    bool has_lines = place->has_lines && !place->is_put_off;
+    pb_uint(out, MAPPING_HAS_FUNCTIONS, place->is_pseudo || options.symbols != SYMBOLS_OFF);
+    pb_uint(out, MAPPING_HAS_FILENAMES, has_lines);
+    pb_uint(out, MAPPING_HAS_LINE_NUMBERS, has_lines);
+    pb_uint(out, MAPPING_HAS_INLINE_FRAMES, has_lines);
     pb_end(out, mark);
 }
 
@@ -376,7 +125,7 @@ static void encode_place(struct buffer *out, struct string_table *strings,
     for (uint32_t i = 0; i < mappings_of(place); i++)
         encode_mapping(out, first_mapping + i,
                        object && object->segment_count ? object->segments[i] : met, name, build_id,
-                       place->is_pseudo || options.symbols != SYMBOLS_OFF);
+                       place);
 }
 
 /* Which of the place's mappings holds the address; the first one when none does. */
@@ -386,6 +135,14 @@ static uint32_t segment_of(const struct place *place, uint64_t address)
         if (address - place->object->segments[i].vaddr < place->object->segments[i].size)
             return i;
     return 0;
+}
+
+const struct location_line *location_lines(const struct location_table *table, uint32_t number,
+                                           uint32_t *count)
+{
+    const struct location *location = location_at(table, number - 1);
+    *count = location->line_count;
+    return (const struct location_line *)(const void *)table->lines.data + location->first_line;
 }
 
 static void encode_locations(const struct location_table *table, const uint32_t *first_mapping,
@@ -400,9 +157,12 @@ static void encode_locations(const struct location_table *table, const uint32_t 
                 first_mapping[location->place] +
                     segment_of(place_at(table, location->place), location->address));
         pb_uint(out, LOCATION_ADDRESS, location->address);
-        if (location->function) {
+        uint32_t count;
+        const struct location_line *lines = location_lines(table, i + 1, &count);
+        for (uint32_t k = 0; k < count; k++) {
             size_t line = pb_begin(out, LOCATION_LINE);
-            pb_uint(out, LINE_FUNCTION_ID, location->function);
+            pb_uint(out, LINE_FUNCTION_ID, lines[k].function);
+            pb_uint(out, LINE_LINE, lines[k].line);
             pb_end(out, line);
         }
         pb_end(out, mark);
@@ -431,6 +191,8 @@ void locations_encode(const struct location_table *table, struct string_table *s
         pb_uint(out, FUNCTION_ID, i + 1);
         pb_uint(out, FUNCTION_NAME, functions[i].name);
         pb_uint(out, FUNCTION_SYSTEM_NAME, functions[i].system_name);
+        pb_uint(out, FUNCTION_FILENAME, functions[i].file);
+        pb_uint(out, FUNCTION_START_LINE, functions[i].start_line);
         pb_end(out, mark);
     }
 }
@@ -440,6 +202,7 @@ void locations_free(struct location_table *table)
     buffer_free(&table->locations);
     buffer_free(&table->places);
     buffer_free(&table->functions);
+    buffer_free(&table->lines);
     pair_map_free(&table->by_pc);
     pair_map_free(&table->by_address);
     pair_map_free(&table->by_object);

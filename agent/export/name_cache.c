@@ -65,9 +65,9 @@ static void forget_no_names(struct object_names *names)
     names->entries.size = kept * sizeof(*entries);
 }
 
-void name_cache_begin(void)
+void name_cache_begin(size_t most)
 {
-    if (name_cache_size() > NAME_CACHE_MAX)
+    if (name_cache_size() > most)
         name_cache_clear();
     if (++cache.profiles <= NAME_CACHE_RETRY)
         return;

@@ -8,7 +8,7 @@
  * beginning of the next profile.
  *
  * Owns: the cache, one for the process. Context: INIT, TICK, under LOCK_FLUSH. Locks: none.
- * Memory: NAME_CACHE_MAX, and what one profile adds. */
+ * Memory: half of LIBAGENT_SYMBOL_LIMIT, at most NAME_CACHE_MAX, and what one profile adds. */
 #ifndef LIBAGENT_NAME_CACHE_H
 #define LIBAGENT_NAME_CACHE_H
 
@@ -33,8 +33,8 @@ struct known_name {
     uint32_t system_length, readable_length;
 };
 
-/* Before the names of a profile. */
-void name_cache_begin(void);
+/* Before the names of a profile; `most`: bytes that it may have grown to. */
+void name_cache_begin(size_t most);
 /* Whether it is known what the address is called. */
 bool name_cache_get(const struct object *object, uint64_t address, struct known_name *name);
 /* Keeps what symbols_find gave for addresses of the object. 0 or -ENOMEM. */

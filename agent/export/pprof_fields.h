@@ -28,6 +28,9 @@ enum mapping_field {
     MAPPING_FILENAME = 5,
     MAPPING_BUILD_ID = 6,
     MAPPING_HAS_FUNCTIONS = 7,
+    MAPPING_HAS_FILENAMES = 8,
+    MAPPING_HAS_LINE_NUMBERS = 9,
+    MAPPING_HAS_INLINE_FRAMES = 10,
 };
 enum location_field {
     LOCATION_ID = 1,
@@ -35,7 +38,13 @@ enum location_field {
     LOCATION_ADDRESS = 3,
     LOCATION_LINE = 4
 };
-enum line_field { LINE_FUNCTION_ID = 1 };
-enum function_field { FUNCTION_ID = 1, FUNCTION_NAME = 2, FUNCTION_SYSTEM_NAME = 3 };
+enum line_field { LINE_FUNCTION_ID = 1, LINE_LINE = 2 };
+enum function_field {
+    FUNCTION_ID = 1,
+    FUNCTION_NAME = 2,
+    FUNCTION_SYSTEM_NAME = 3,
+    FUNCTION_FILENAME = 4,
+    FUNCTION_START_LINE = 5
+};
 
 #endif

@@ -3,14 +3,13 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/auxv.h>
 
-#include "agent/base/sys.h"
 #include "agent/export/address_search.h"
 #include "agent/export/debug_file.h"
 #include "agent/export/elf_file.h"
 #include "agent/export/ifunc.h"
 #include "agent/export/mini_debug.h"
+#include "agent/export/object_file.h"
 #include "agent/export/plt.h"
 
 static const char plt_suffix[] = "@plt";
@@ -34,42 +33,10 @@ static int add_source(struct files *files, const struct elf_file *file, uint32_t
     return error;
 }
 
-/* It is whole in memory. Its size is not told; it is read as far as its pages reach. */
-static int open_vdso(struct elf_file *file)
-{
-    enum { VDSO_MAX = 8 * PAGE_SIZE_MIN }; /* 2 pages on x86-64 and aarch64 */
-    const uint8_t *start = (const uint8_t *)sys_auxv(AT_SYSINFO_EHDR);
-    size_t size = 0;
-    while (start && size < VDSO_MAX && sys_readable((uintptr_t)start + size))
-        size += PAGE_SIZE_MIN;
-    return size ? elf_open_memory(file, start, size) : -ENOENT;
-}
-
-/* Opens the object's file, checked to be the one that was loaded. */
-static int open_own(struct elf_file *file, const struct object *object)
-{
-    if (object->is_vdso) {
-        int error = open_vdso(file);
-        return error ? error : elf_check_identity(file, object);
-    }
-    /* The main program can be read though its path is not its own any more. */
-    const char *const paths[] = {object->path, object->is_main ? "/proc/self/exe" : NULL};
-    int error = -ENOENT;
-    for (size_t i = 0; i < ARRAY_SIZE(paths) && paths[i]; i++) {
-        int opened = elf_open(file, paths[i]);
-        error = opened ? opened : elf_check_identity(file, object);
-        if (!error)
-            break;
-        if (!opened)
-            elf_close(file);
-    }
-    return error;
-}
-
 /* Finds the tables. 0, or why there is none. */
 static int open_files(struct files *files, const struct object *object)
 {
-    int error = open_own(&files->own, object);
+    int error = object_file_open(&files->own, object);
     files->has_own = !error;
     if (files->has_own && add_source(files, &files->own, SHT_SYMTAB) == 0)
         return 0;

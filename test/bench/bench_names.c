@@ -1,7 +1,12 @@
 /* bench_names: what names cost: 500 objects with 2,000 functions each, a million symbols; a window
  * meets 20 functions of each object, at 40 addresses. Milliseconds of CPU time for the first
  * window, for a later one that is alike, and for one that meets one more function in each tenth
- * object; and what stays in memory. It fails beyond the limits: 300 ms, 20 ms, 20 ms, 16 MiB. */
+ * object; and what stays in memory. It fails beyond the limits: 300 ms, 20 ms, 20 ms, 16 MiB.
+ *
+ * Then the same of files, lines and inlined functions: 100 objects whose debugging information is
+ * this program's, each met at 200 addresses (of which a fifth has such; the rest is of archives),
+ * which takes several windows, as each has a budget. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +14,7 @@
 #include <unistd.h>
 
 #include "agent/base/options.h"
+#include "agent/export/line_cache.h"
 #include "agent/export/name_cache.h"
 #include "agent/export/symbols.h"
 #include "test/elf_builder.h"
@@ -54,7 +60,7 @@ static double window(size_t more)
 {
     double start = cpu_ms();
     struct buffer texts = {0};
-    name_cache_begin();
+    name_cache_begin(NAME_CACHE_MAX);
     for (size_t i = 0; i < OBJECTS; i++) {
         uint64_t addresses[ADDRESSES];
         struct symbol_name names[ADDRESSES];
@@ -81,6 +87,85 @@ static double window(size_t more)
     return cpu_ms() - start;
 }
 
+/* ---- Files and lines ----------------------------------------------------------------------- */
+
+enum {
+    LINE_OBJECTS = 100,
+    LINE_ADDRESSES = 200,
+    LIMIT_MIB = 16, /* LIBAGENT_SYMBOL_LIMIT's default */
+    WINDOWS_MAX = 1000,
+};
+
+static struct object line_objects[LINE_OBJECTS];
+
+struct line_window {
+    double ms;
+    size_t put_off, found;
+};
+
+/* As location_lines.c does it; `more`: so many objects are met at one more address. */
+static struct line_window line_window(size_t more)
+{
+    extern const char __executable_start[], etext[];
+    static struct line_answer answers[LINE_ADDRESSES + 1];
+    static uint64_t addresses[LINE_ADDRESSES + 1];
+    uint64_t size = (uint64_t)(etext - __executable_start), code = 0x10000;
+    struct line_window window = {.ms = cpu_ms()};
+    struct buffer frames = {0}, texts = {0};
+    struct known_lines known;
+    line_cache_begin((size_t)LIMIT_MIB << 18);
+    struct line_budget budget = {.steps = LINES_PROFILE_STEPS,
+                                 .is_first = true,
+                                 .room = ((size_t)LIMIT_MIB << 20) - name_cache_size() -
+                                         line_cache_size()};
+    for (size_t i = 0; i < LINE_OBJECTS; i++) {
+        size_t count = 0, met = LINE_ADDRESSES + (i < more);
+        for (size_t k = 0; k < met; k++) {
+            uint64_t at = code + (size - code) / (LINE_ADDRESSES + 1) * k + i;
+            if (!line_cache_get(&line_objects[i], at, &known))
+                addresses[count++] = at;
+        }
+        frames.size = texts.size = 0;
+        if (lines_find(&line_objects[i], addresses, count, &budget, answers, &frames, &texts) ||
+            line_cache_add(&line_objects[i], addresses, count, answers, &frames, &texts,
+                           &demangler))
+            exit(2);
+        for (size_t k = 0; k < count; k++) {
+            window.put_off += answers[k].state == LINES_PUT_OFF;
+            window.found += answers[k].state == LINES_FOUND;
+        }
+    }
+    buffer_free(&frames);
+    buffer_free(&texts);
+    window.ms = cpu_ms() - window.ms;
+    return window;
+}
+
+/* False beyond the limits. */
+static bool lines(void)
+{
+    for (size_t i = 0; i < LINE_OBJECTS; i++)
+        line_objects[i] = (struct object){.path = "/proc/self/exe"};
+    double most = 0;
+    size_t windows = 0, found = 0;
+    struct line_window window;
+    do {
+        window = line_window(0);
+        most = window.ms > most ? window.ms : most;
+        found += window.found;
+    } while (window.put_off && ++windows < WINDOWS_MAX);
+    struct line_window later = line_window(0), more = line_window(1);
+    double mib = (double)(name_cache_size() + line_cache_size()) / (1 << 20);
+    printf("lines: %zu of %d addresses have some, in %zu windows\n", found,
+           LINE_OBJECTS * LINE_ADDRESSES, windows + 1);
+    printf("the longest     %8.2f ms (limit 300)\n", most);
+    printf("a later one     %8.2f ms (limit 20)\n", later.ms);
+    printf("with 1 more     %8.2f ms (limit 20)\n", more.ms);
+    printf("kept with names %8.2f MiB (limit 16)\n", mib);
+    return most <= 300 && later.ms <= 20 && more.ms <= 20 && mib <= LIMIT_MIB &&
+           windows < WINDOWS_MAX && found * 10 > LINE_OBJECTS * LINE_ADDRESSES;
+}
+
 int main(void)
 {
     char folder[] = "/tmp/bench_names.XXXXXX";
@@ -90,7 +175,6 @@ int main(void)
     make_objects(folder);
     demangle_start(&demangler, DEMANGLE_TEXT_MAX);
     double first = window(0), later = window(0), more = window(10);
-    demangle_stop(&demangler);
     double mib = (double)name_cache_size() / (1 << 20);
     printf("first window    %8.2f ms (limit 300)\n", first);
     printf("a later one     %8.2f ms (limit 20)\n", later);
@@ -99,5 +183,7 @@ int main(void)
     for (size_t i = 0; i < OBJECTS; i++)
         unlink(paths[i]);
     rmdir(folder);
-    return first > 300 || later > 20 || more > 20 || mib > 16;
+    bool lines_good = lines();
+    demangle_stop(&demangler);
+    return !lines_good || first > 300 || later > 20 || more > 20 || mib > 16;
 }

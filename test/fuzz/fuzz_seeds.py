@@ -11,7 +11,9 @@ fuzz_cfi.c expects; the entries' own bytes are as the compiler wrote them."""
 import os
 import random
 import struct
+import subprocess
 import sys
+import tempfile
 
 TABLES, CODE, ENTRIES = 0x1000, 0x10000, 12
 BINARIES = ["/bin/ls", "/lib64/ld-linux-x86-64.so.2", "/lib/x86_64-linux-gnu/libc.so.6",
@@ -268,6 +270,33 @@ def walk_input(seed):
     return struct.pack(f"<{len(words)}Q", *words)
 
 
+INLINED = """
+#define INLINED static inline __attribute__((always_inline))
+INLINED int in(int x) { int r = 0; for (int i = 0; i < x; i++) { r += i * x; __asm__ volatile(""); } return r; }
+INLINED int mid(int x) { return x > 3 ? in(x) : in(x + 1) * 2; }
+__attribute__((noinline)) int out(int x) { return mid(x) * 3; }
+void _start(void) { if (out(4)) out(5); }
+"""
+LINES = {"gcc4": "gcc -gdwarf-4", "gcc5": "gcc -gdwarf-5", "clang5": "clang -gdwarf-5",
+         "clang4": "clang -gdwarf-4", "zlib": "gcc -gdwarf-5", "zstd": "gcc -gdwarf-5"}
+
+
+def lines_input(name, command):
+    """A file of two functions and what was inlined there, with debugging information."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, out = os.path.join(folder, "l.c"), os.path.join(folder, "l")
+        with open(source, "w") as f:
+            f.write(INLINED)
+        subprocess.run(command.split() + "-O2 -nostdlib -static -ffreestanding -Wl,--build-id=none -fno-ident "
+                       "-Wl,-z,noseparate-code -fno-asynchronous-unwind-tables".split() +
+                       ["-o", out, source], check=True)
+        packed = [f"--compress-debug-sections={name}"] if name in ("zlib", "zstd") else []
+        subprocess.run(["objcopy", "-R", ".comment", "-R", ".debug_aranges", *packed, out], check=True)
+        data = read_binary(out)
+    entry, = struct.unpack_from("<Q", data, 0x18)
+    return struct.pack("<HBBI", 0, 0, 3, entry) + data
+
+
 def make(names):
     seeds = list(hand_made())
     for name in names:
@@ -286,6 +315,7 @@ def make(names):
             for kind, identify in ((2, 1), (11, 0)):
                 seeds.append((f"symbols/{short}_{kind}", symbols_input(data, kind, identify)))
     seeds += [(f"walk/words{i}", walk_input(i)) for i in range(6)]
+    seeds += [("lines/" + name, lines_input(name, command)) for name, command in LINES.items()]
     for name, data in seeds:
         print(name, data.hex())
 

@@ -187,4 +187,5 @@ def main():
         sys.exit("FAILED")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,8 @@
 /* names_of FILE: reads addresses (hexadecimal, ascending, a line each), and prints the name that
- * the agent finds for each in the file, or an empty line. */
+ * the agent finds for each in the file, or an empty line.
+ *
+ * names_of FILE lines: of each the functions that it is in, the innermost first, as name, path,
+ * line and first line between tabulators, and an empty line. */
 #include <elf.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,6 +13,7 @@
 
 #include "agent/base/buffer.h"
 #include "agent/base/options.h"
+#include "agent/export/lines.h"
 #include "agent/export/symbols.h"
 
 enum { ADDRESSES_MAX = 1 << 20 };
@@ -53,6 +57,34 @@ static struct object object_of(const char *path)
     return object;
 }
 
+static const char *text_at(const struct buffer *texts, uint32_t at)
+{
+    return at == LINES_NO_TEXT ? "" : (const char *)texts->data + at;
+}
+
+static int print_lines(const struct object *object, const uint64_t *addresses, size_t count)
+{
+    static struct line_answer answers[ADDRESSES_MAX];
+    struct buffer frames = {0}, texts = {0};
+    struct line_budget budget = {.steps = UINT64_MAX, .room = (size_t)1 << 30};
+    int error = lines_find(object, addresses, count, &budget, answers, &frames, &texts);
+    if (error)
+        fprintf(stderr, "%s: error %d\n", object->path, -error);
+    for (size_t i = 0; i < count; i++) {
+        const struct line_frame *frame = (const void *)frames.data;
+        for (uint32_t k = 0; k < answers[i].count; k++) {
+            struct line_frame at = frame[answers[i].first + k];
+            printf("%s\t%s\t%u\t%u\n", text_at(&texts, at.name), text_at(&texts, at.file), at.line,
+                   at.start_line);
+        }
+        puts("");
+    }
+    fprintf(stderr, "steps %llu\n", (unsigned long long)(UINT64_MAX - budget.steps));
+    buffer_free(&frames);
+    buffer_free(&texts);
+    return error ? 1 : 0;
+}
+
 int main(int argc, char **argv)
 {
     static uint64_t addresses[ADDRESSES_MAX];
@@ -60,12 +92,14 @@ int main(int argc, char **argv)
     struct buffer texts = {0};
     unsigned long long address;
     size_t count = 0;
-    if (argc != 2)
+    if (argc != 2 && (argc != 3 || strcmp(argv[2], "lines") != 0))
         return 2;
     options.debug_path = getenv("LIBAGENT_DEBUG_PATH");
     struct object object = object_of(argv[1]);
     while (count < ADDRESSES_MAX && scanf("%llx", &address) == 1)
         addresses[count++] = address;
+    if (argc == 3)
+        return print_lines(&object, addresses, count);
     int error = symbols_find(&object, SYMBOLS_NOT_LOADED, addresses, count, names, &texts);
     if (error)
         fprintf(stderr, "%s: error %d\n", argv[1], -error);

@@ -1,0 +1,220 @@
+#include "agent/export/debug_section.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "agent/base/sys.h"
+#include "agent/export/unpack_section.h"
+
+/* The size that a packed section says is believed as far as there is room for it. */
+static int unpack(struct debug_section *section, struct elf_extent packed, size_t *room)
+{
+    Elf64_Chdr header;
+    if (packed.size < sizeof(header))
+        return -ENOEXEC;
+    int error = elf_read(section->file, packed.offset, &header, sizeof(header));
+    if (error)
+        return error;
+    if (header.ch_size == 0)
+        return -ENOEXEC;
+    if (header.ch_size > *room || packed.size > *room - header.ch_size)
+        return -E2BIG;
+    uint8_t *memory = sys_map((size_t)header.ch_size);
+    if (!memory)
+        return -ENOMEM;
+    packed.offset += sizeof(header);
+    packed.size -= sizeof(header);
+    error = unpack_section(section->file, packed, header.ch_type, memory, (size_t)header.ch_size);
+    if (error) {
+        sys_unmap(memory, (size_t)header.ch_size);
+        return error;
+    }
+    section->memory = memory;
+    section->size = section->mapped = (size_t)header.ch_size;
+    *room -= section->mapped;
+    return 0;
+}
+
+uint64_t debug_section_need(const struct elf_file *file, const char *name)
+{
+    Elf64_Shdr header;
+    Elf64_Chdr packed;
+    if (elf_find_section(file, name, &header) || !(header.sh_flags & SHF_COMPRESSED) ||
+        header.sh_size < sizeof(packed) ||
+        elf_read(file, header.sh_offset, &packed, sizeof(packed)))
+        return 0;
+    return packed.ch_size;
+}
+
+int debug_section_open(struct debug_section *section, const struct elf_file *file, const char *name,
+                       size_t *room)
+{
+    Elf64_Shdr header;
+    *section = (struct debug_section){.file = file};
+    int error = elf_find_section(file, name, &header);
+    if (error)
+        return error;
+    struct elf_extent extent = {.offset = header.sh_offset, .size = header.sh_size};
+    if (header.sh_flags & SHF_COMPRESSED)
+        return unpack(section, extent, room);
+    section->offset = extent.offset;
+    section->size = extent.size;
+    if (file->memory)
+        section->memory = file->memory + extent.offset;
+    return 0;
+}
+
+void debug_section_close(struct debug_section *section)
+{
+    if (section->mapped)
+        sys_unmap((void *)(uintptr_t)section->memory, section->mapped);
+    *section = (struct debug_section){.file = NULL};
+}
+
+void cursor_begin(struct cursor *cursor, const struct debug_section *section, void *window,
+                  size_t window_size)
+{
+    *cursor = (struct cursor){.section = section, .window = window, .window_size = window_size};
+    cursor->at = cursor->end = cursor->window;
+    cursor_seek(cursor, 0);
+}
+
+static void fail(struct cursor *cursor)
+{
+    cursor->failed = true;
+    cursor->at = cursor->end;
+}
+
+void cursor_seek(struct cursor *cursor, uint64_t offset)
+{
+    const struct debug_section *section = cursor->section;
+    if (cursor->failed)
+        return;
+    if (offset > section->size) {
+        fail(cursor);
+    } else if (section->memory) {
+        cursor->at = section->memory + offset;
+        cursor->end = section->memory + section->size;
+        cursor->end_offset = section->size;
+    } else if (offset <= cursor->end_offset &&
+               cursor->end_offset - offset <= (uint64_t)(cursor->end - cursor->window)) {
+        cursor->at = cursor->end - (cursor->end_offset - offset);
+    } else {
+        cursor->at = cursor->end = cursor->window; /* read when it is needed */
+        cursor->end_offset = offset;
+    }
+}
+
+/* Has `size` bytes in one piece, or fails. */
+static COLD bool refill(struct cursor *cursor, size_t size)
+{
+    const struct debug_section *section = cursor->section;
+    uint64_t offset = cursor_offset(cursor);
+    size_t more = 0;
+    if (!cursor->failed && !section->memory && offset < section->size)
+        more = (size_t)MIN_OF(section->size - offset, (uint64_t)cursor->window_size);
+    if (more < size || elf_read(section->file, section->offset + offset, cursor->window, more)) {
+        fail(cursor);
+        return false;
+    }
+    cursor->at = cursor->window;
+    cursor->end = cursor->window + more;
+    cursor->end_offset = offset + more;
+    return true;
+}
+
+static inline bool has(struct cursor *cursor, size_t size)
+{
+    return likely((size_t)(cursor->end - cursor->at) >= size) || refill(cursor, size);
+}
+
+void cursor_skip(struct cursor *cursor, uint64_t size)
+{
+    if (size <= (uint64_t)(cursor->end - cursor->at)) {
+        cursor->at += size;
+        return;
+    }
+    uint64_t offset = cursor_offset(cursor);
+    if (size > UINT64_MAX - offset)
+        fail(cursor);
+    else
+        cursor_seek(cursor, offset + size);
+}
+
+uint64_t cursor_number(struct cursor *cursor, unsigned size)
+{
+    uint64_t value = 0;
+    if (!has(cursor, size))
+        return 0;
+    memcpy(&value, cursor->at, size); /* little endian, as elf_file.h takes nothing else */
+    cursor->at += size;
+    return value;
+}
+
+uint8_t cursor_u8(struct cursor *cursor)
+{
+    return has(cursor, 1) ? *cursor->at++ : 0;
+}
+
+uint16_t cursor_u16(struct cursor *cursor)
+{
+    return (uint16_t)cursor_number(cursor, 2);
+}
+
+uint32_t cursor_u32(struct cursor *cursor)
+{
+    return (uint32_t)cursor_number(cursor, 4);
+}
+
+uint64_t cursor_u64(struct cursor *cursor)
+{
+    return cursor_number(cursor, 8);
+}
+
+uint64_t cursor_uleb(struct cursor *cursor)
+{
+    uint64_t value = 0;
+    for (unsigned shift = 0;; shift += 7) {
+        uint8_t byte = cursor_u8(cursor);
+        if (shift < 64)
+            value |= (uint64_t)(byte & 0x7f) << shift;
+        if (!(byte & 0x80))
+            return value;
+    }
+}
+
+int64_t cursor_sleb(struct cursor *cursor)
+{
+    uint64_t value = 0;
+    for (unsigned shift = 0;; shift += 7) {
+        uint8_t byte = cursor_u8(cursor);
+        if (shift < 64)
+            value |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte & 0x80)
+            continue;
+        if (byte & 0x40 && shift + 7 < 64)
+            value |= UINT64_MAX << (shift + 7);
+        return (int64_t)value;
+    }
+}
+
+void cursor_skip_text(struct cursor *cursor)
+{
+    for (;;) {
+        if (!has(cursor, 1))
+            return;
+        const uint8_t *end = memchr(cursor->at, 0, (size_t)(cursor->end - cursor->at));
+        cursor->at = end ? end + 1 : cursor->end;
+        if (end)
+            return;
+    }
+}
+
+size_t cursor_text(struct cursor *cursor, char *text, size_t size)
+{
+    size_t length = 0;
+    for (uint8_t byte; (byte = cursor_u8(cursor)) && length + 1 < size;)
+        text[length++] = (char)byte;
+    text[length] = 0;
+    return length;
+}

@@ -24,6 +24,12 @@ static int add_bytes(const struct heap_row *row, void *sum)
     return 0;
 }
 
+static int add_site(const struct heap_row *row, void *sum)
+{
+    *(uint64_t *)sum += row->pcs[0] - SITE;
+    return 0;
+}
+
 static uint64_t bytes_of(enum heap_kept_which which)
 {
     uint64_t sum = 0;
@@ -67,6 +73,9 @@ START_TEST(it_stays_what_it_was)
     add_blocks(200, 400); /* which would take the room of stacks that went */
     ck_assert_uint_eq(bytes_of(HEAP_MARK), BLOCKS * SIZE);
     ck_assert_uint_eq(bytes_of(HEAP_PEAK), 3 * SIZE);
+    uint64_t sites = 0;
+    ck_assert_int_eq(heap_kept_each(HEAP_PEAK, add_site, &sites), 0);
+    ck_assert_uint_eq(sites, 100 + 101 + 102);
     ck_assert(heap_kept_facts(HEAP_MARK, &facts));
     ck_assert_uint_eq(facts.bytes, BLOCKS * SIZE);
     ck_assert_uint_eq(facts.records, BLOCKS);

@@ -196,6 +196,7 @@ START_TEST(wrong_values_switch_their_part_off)
     check_wrong("LIBAGENT_HEAP_SAMPLE_RATE=0", "from 1 to 1000000;", PART_HEAP);
     check_wrong("LIBAGENT_HEAP_SAMPLE_RATE=few", "from 1 to 1000000;", PART_HEAP);
     check_wrong("LIBAGENT_HEAP_MIN_AGE=old", "", PART_HEAP);
+    check_wrong("LIBAGENT_HEAP_MARK=soon", "0, or a time from 1ms to 8760h", PART_HEAP);
     check_wrong("LIBAGENT_PROFILES=cpu,", "heap, heap-growth, heap-peak;", PART_ALL);
     static const char period[] = "0, or a time from 1s to 24h, in ms, s, m or h";
     check_wrong("LIBAGENT_PERIOD=999ms", period, PART_ALL);

@@ -5,6 +5,7 @@
 #include "agent/base/arena.h"
 #include "agent/base/clock.h"
 #include "agent/record/heap_tables.h"
+#include "agent/record/model_step.h"
 
 struct kept {
     size_t size; /* bytes reserved */
@@ -34,6 +35,7 @@ static void drop(struct kept **place)
     if (!kept)
         return;
     drop_rows(kept);
+    step(place);
     store_release(place, NULL); /* before its memory goes: a fork child looks there */
     arena_release(kept, kept->size);
 }
@@ -69,7 +71,9 @@ static int make(void)
 static void put_in_place(enum heap_kept_which which)
 {
     store_release(&going, places[which]);
+    step(&places[which]);
     store_release(&places[which], making);
+    step(&making);
     store_release(&making, NULL);
     drop(&going);
 }

@@ -165,8 +165,10 @@ static void drop_held(void)
     uint32_t ref = snapshot.held;
     while (ref) {
         uint32_t next = counted_at(&heap.keys, ref)->mark_next;
+        step(&snapshot.held);
         store_release(&snapshot.held, next); /* first: a fork child drops none twice */
         counted_drop(&heap.keys, ref);
+        step(&snapshot.held);
         ref = next;
     }
 }

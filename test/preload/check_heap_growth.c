@@ -7,8 +7,8 @@
  * at most that of all). Bernstein's inequality with log(2 / 1e-9) bounds how far it is from the
  * truth: four sites are judged, so one in 250 million runs is a false alarm.
  *
- * HEAP_GROWTH_GIB=n: the load allocates so much, at 512 KiB between samples (about 3 s each 10 GiB)
- * in the place of 1 GiB at 16 KiB. */
+ * HEAP_GROWTH_GIB=n: the load allocates so much, at 512 KiB between samples (600 are about a minute
+ * under load), in the place of 1 GiB at 16 KiB. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

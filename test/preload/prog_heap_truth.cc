@@ -3,56 +3,18 @@
 /* prog_heap_truth SEED INTERVAL [THREADS OPERATIONS PLACES]: threads that allocate at 1,000 sites
  * (stacks of outer_I, middle_J, inner_K), hand blocks on to each other, free what others allocated,
  * and reallocate up, down and in vain. What lives at the end is written, a line a site: site I J K
- * OBJECTS BYTES SAMPLES VARIANCE LARGEST SAMPLES: how many of these a sampler of that INTERVAL is
- * to expect; VARIANCE: of its estimate of the bytes, LARGEST: what one sample adds to it at most.
- */
+ * OBJECTS BYTES SAMPLES VARIANCE LARGEST SPREAD. SAMPLES: how many of these a sampler of that
+ * INTERVAL is to expect; VARIANCE: of its estimate of the bytes, LARGEST: what one sample adds to
+ * it at most, of blocks that are not sampled for certain (but once in e^40); SPREAD: the variance
+ * of its estimate of the objects. */
 #include <cmath>
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
 
-#include "test/preload/program.h"
+#include "test/preload/heap_sites.h"
 
-enum { WAYS = 10, SITES = WAYS * WAYS * WAYS, PLACES_MAX = 200000, THREADS_MAX = 64 };
-
-struct call {
-    int way[3];
-    void *old; /* to reallocate */
-    size_t size;
-};
-
-#define INNER(n)                                                                                   \
-    extern "C" SITE void *inner_##n(const call *c)                                                 \
-    {                                                                                              \
-        void *block = c->old ? realloc(c->old, c->size) : malloc(c->size);                         \
-        keep(block);                                                                               \
-        return block;                                                                              \
-    }
-#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9)
-EACH(INNER)
-#define NAME_INNER(n)  inner_##n,
-#define NAME_MIDDLE(n) middle_##n,
-#define NAME_OUTER(n)  outer_##n,
-typedef void *way_fn(const call *);
-static way_fn *const inner[] = {EACH(NAME_INNER)};
-#define MIDDLE(n)                                                                                  \
-    extern "C" SITE void *middle_##n(const call *c)                                                \
-    {                                                                                              \
-        void *block = inner[c->way[2]](c);                                                         \
-        keep(block);                                                                               \
-        return block;                                                                              \
-    }
-EACH(MIDDLE)
-static way_fn *const middle[] = {EACH(NAME_MIDDLE)};
-#define OUTER(n)                                                                                   \
-    extern "C" SITE void *outer_##n(const call *c)                                                 \
-    {                                                                                              \
-        void *block = middle[c->way[1]](c);                                                        \
-        keep(block);                                                                               \
-        return block;                                                                              \
-    }
-EACH(OUTER)
-static way_fn *const outer[] = {EACH(NAME_OUTER)};
+enum { PLACES_MAX = 200000, THREADS_MAX = 64 };
 
 struct block {
     void *data;
@@ -65,23 +27,11 @@ static block pool[PLACES_MAX + THREADS_MAX];
 static double interval;
 static uint64_t operations, place_count;
 
-/* 16 bytes to 64 MiB, small ones by far the most: the n-th doubling with probability 2^-(n+1), and
- * every fiftieth of any size. */
-static size_t draw_size(uint64_t *random)
-{
-    uint64_t bits = next_random(random);
-    int doubling = __builtin_ctzll(bits | 1ull << 21);
-    if (bits >> 40 & 63 ? false : true)
-        doubling = (int)(bits >> 50 & 31) % 22;
-    return (16ull << doubling) + next_random(random) % (16ull << doubling);
-}
-
 static void allocate(uint64_t *random, block *b, void *old)
 {
     b->site = (int)(next_random(random) % SITES);
     b->size = draw_size(random);
-    call c = {{b->site / (WAYS * WAYS), b->site / WAYS % WAYS, b->site % WAYS}, old, b->size};
-    b->data = outer[c.way[0]](&c);
+    b->data = allocate_at(b->site, old, b->size);
     if (!b->data)
         _exit(9);
 }
@@ -119,7 +69,7 @@ static void report()
 {
     static struct {
         uint64_t objects, bytes;
-        double samples, variance, largest;
+        double samples, variance, largest, spread;
     } sites[SITES];
     for (uint64_t i = 0; i < place_count; i++) {
         const block *b = places[i];
@@ -132,14 +82,16 @@ static void report()
         site.bytes += b->size;
         site.samples += p;
         site.variance += size * size * (1 - p) / p;
-        site.largest = fmax(site.largest, size / p);
+        site.spread += (1 - p) / p;
+        if (size <= 40 * interval)
+            site.largest = fmax(site.largest, size / p);
     }
     for (int i = 0; i < SITES; i++)
         if (sites[i].objects)
-            printf("site %d %d %d %llu %llu %.6g %.6g %.6g\n", i / (WAYS * WAYS), i / WAYS % WAYS,
-                   i % WAYS, (unsigned long long)sites[i].objects,
+            printf("site %d %d %d %llu %llu %.6g %.6g %.6g %.6g\n", i / (WAYS * WAYS),
+                   i / WAYS % WAYS, i % WAYS, (unsigned long long)sites[i].objects,
                    (unsigned long long)sites[i].bytes, sites[i].samples, sites[i].variance,
-                   sites[i].largest);
+                   sites[i].largest, sites[i].spread);
 }
 
 int main(int argc, char **argv)

@@ -1,0 +1,68 @@
+/* heap_sites.h: 1,000 places that allocate: stacks of outer_I, middle_J, inner_K; and the sizes
+ * that they are asked for. C++, for programs; suites find the place of a stack by heap_site_of.h.
+ * Owns: nothing. Context: programs, any thread. Locks: none. */
+#ifndef LIBAGENT_TEST_HEAP_SITES_H
+#define LIBAGENT_TEST_HEAP_SITES_H
+
+#include "test/preload/program.h"
+
+enum { WAYS = 10, SITES = WAYS * WAYS * WAYS };
+
+struct site_call {
+    int way[3];
+    void *old; /* to reallocate */
+    size_t size;
+};
+
+#define INNER(n)                                                                                   \
+    extern "C" SITE void *inner_##n(const site_call *c)                                            \
+    {                                                                                              \
+        void *block = c->old ? realloc(c->old, c->size) : malloc(c->size);                         \
+        keep(block);                                                                               \
+        return block;                                                                              \
+    }
+#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9)
+EACH(INNER)
+#define NAME_INNER(n)  inner_##n,
+#define NAME_MIDDLE(n) middle_##n,
+#define NAME_OUTER(n)  outer_##n,
+typedef void *way_fn(const site_call *);
+static way_fn *const inner[] = {EACH(NAME_INNER)};
+#define MIDDLE(n)                                                                                  \
+    extern "C" SITE void *middle_##n(const site_call *c)                                           \
+    {                                                                                              \
+        void *block = inner[c->way[2]](c);                                                         \
+        keep(block);                                                                               \
+        return block;                                                                              \
+    }
+EACH(MIDDLE)
+static way_fn *const middle[] = {EACH(NAME_MIDDLE)};
+#define OUTER(n)                                                                                   \
+    extern "C" SITE void *outer_##n(const site_call *c)                                            \
+    {                                                                                              \
+        void *block = middle[c->way[1]](c);                                                        \
+        keep(block);                                                                               \
+        return block;                                                                              \
+    }
+EACH(OUTER)
+static way_fn *const outer[] = {EACH(NAME_OUTER)};
+
+/* 16 bytes to 64 MiB, small ones by far the most: the n-th doubling with probability 2^-(n+1), and
+ * every fiftieth of any size. */
+static inline size_t draw_size(uint64_t *random)
+{
+    uint64_t bits = next_random(random);
+    int doubling = __builtin_ctzll(bits | 1ull << 21);
+    if (bits >> 40 & 63 ? false : true)
+        doubling = (int)(bits >> 50 & 31) % 22;
+    return (16ull << doubling) + next_random(random) % (16ull << doubling);
+}
+
+/* `old`: to reallocate, or NULL. */
+static inline void *allocate_at(int site, void *old, size_t size)
+{
+    site_call c = {{site / (WAYS * WAYS), site / WAYS % WAYS, site % WAYS}, old, size};
+    return outer[c.way[0]](&c);
+}
+
+#endif

@@ -1,6 +1,6 @@
 # Targets: all (libagent.so), uploader (libagent-uploader), deps, demo, test, test-unwind,
 # test-unwind-deps, test-names, test-names-deps, test-backends, test-backends-deps, soak-backends,
-# check, check-preload, heap-programs, storm, waits, storm-unwind,
+# check, check-preload, heap-programs, heap-soak, storm, waits, storm-unwind,
 # fuzz, coverage, lint, dist, test-distros, bench, bench-names, bench-deps, test-aarch64, map, install, clean.
 # Variables: CC=gcc|clang, SAN=address,undefined|thread (suites only), SUITES="check_x ..." or WHAT="pair1 ..." (run only
 # these suites, or parts of bench), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR,
@@ -319,6 +319,12 @@ storm: all $(PRELOAD)/check_storm $(PROGRAMS)
 heap-programs: all $(PRELOAD)/check_heap_programs $(PROGRAMS)
 	LIBAGENT_SO=$(CURDIR)/$(LIBRARY) PROGRAMS=$(CURDIR)/$(PRELOAD) \
 	    HEAP_PROGRAMS_LONG=1 $(PRELOAD)/check_heap_programs
+
+# check_heap_churn with 500 million pairs and a minute's race.
+.PHONY: heap-soak
+heap-soak: all $(PRELOAD)/check_heap_churn $(PROGRAMS)
+	LIBAGENT_SO=$(CURDIR)/$(LIBRARY) PROGRAMS=$(CURDIR)/$(PRELOAD) \
+	    HEAP_SOAK=1 $(PRELOAD)/check_heap_churn
 
 # check_wall_waits for a minute each way.
 WAITS_SECONDS := 60

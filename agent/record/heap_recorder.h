@@ -62,9 +62,9 @@ struct heap_sample {
     uint32_t now_s;                    /* CLOCK_MONOTONIC, seconds */
 };
 
-/* Tables of three eighths of the memory, or what the windows and the other tables leave where that
- * is less. Of all samples one in `one_in` is kept. A second start goes on with the tables of the
- * first. 0 or -ENOMEM, which the log has. */
+/* Tables of five sixteenths of the memory, or what the windows and the other tables leave where
+ * that is less. Of all samples one in `one_in` is kept. A second start goes on with the tables of
+ * the first. 0 or -ENOMEM, which the log has. */
 int heap_recorder_start(uint64_t one_in) MUST_USE;
 /* Before any sample was added. */
 void heap_recorder_destroy(void);

@@ -134,6 +134,7 @@ def main():
         )
 
 
-# As other tools end when their reader has seen enough.
-signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-main()
+if __name__ == "__main__":
+    # As other tools end when their reader has seen enough.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    main()

@@ -13,6 +13,8 @@ import sys
 import tempfile
 
 import calls
+import heap
+import heap_sites
 import programs
 import resident
 import samples
@@ -28,6 +30,10 @@ TOPICS["sqlite"] = programs.bench_sqlite
 TOPICS["python"] = programs.bench_python
 TOPICS["samples"] = samples.bench_samples
 TOPICS["memory"] = resident.bench_memory
+TOPICS["heapring"] = heap.bench_ring
+TOPICS["latency"] = heap.bench_latency
+TOPICS["records"] = heap.bench_records
+TOPICS["sites"] = heap_sites.bench_sites
 TOPICS["unwind"] = unwinding.bench_unwinding
 
 

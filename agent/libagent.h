@@ -18,6 +18,8 @@
 #ifndef LIBAGENT_H
 #define LIBAGENT_H
 
+#include <stdint.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -62,6 +64,27 @@ LIBAGENT_FUNCTION int libagent_flush(int timeout_ms);
  * tell how many there are). 0; -ENOTCONN: the agent is not on; -ENODATA: no live heap is recorded;
  * -ENOMEM: LIBAGENT_MEMORY has no room, and the mark before stays. */
 LIBAGENT_FUNCTION int libagent_heap_mark(void);
+
+/* Labels of the calling thread: what it does from here on, until the label is cleared or set to
+ * another value, has them in the profile (time, and allocations of the window; not what is live).
+ * A thread has 8 at most; a key has 1 to 32 bytes without control characters, a text 1 to 128
+ * bytes. They are inherited by no thread and no fork child, and gone when the agent stops.
+ *
+ * 0; -EINVAL: no such key or text is allowed ("thread name", "thread id", "state", "approximate",
+ * "age_seconds", "bytes" and "capture" are the agent's); -E2BIG: too long; -ENOSPC: the thread has
+ * 8; -ENOENT (clear): it has no such label; -ENOTCONN: the agent is not on; -ENOMEM; -EDEADLK: in a
+ * handler that interrupted the agent. The labels are then as they were. */
+LIBAGENT_FUNCTION int libagent_label_set(const char *key, const char *value);
+LIBAGENT_FUNCTION int libagent_label_set_number(const char *key, int64_t value);
+LIBAGENT_FUNCTION int libagent_label_clear(const char *key);
+
+/* What the calling thread does between these two has the label capture=NAME. One at a time a
+ * thread, for a minute at most; a name has 1 to 32 letters, digits, and . _ -.
+ *
+ * Errors as above, and -EBUSY (begin): the thread is in a capture; -EALREADY (end): it is in none;
+ * -ETIMEDOUT (end): the capture ended after its minute. */
+LIBAGENT_FUNCTION int libagent_capture_begin(const char *name);
+LIBAGENT_FUNCTION int libagent_capture_end(void);
 
 #ifdef __cplusplus
 }

@@ -96,7 +96,8 @@ struct block {
 static void add_to_recorders(struct thread_slot *slot, const struct block *block,
                              const struct record_stack *stack, uint32_t count)
 {
-    recorder_add(RECORD_ALLOC, stack, count, &slot->label, block->values, true);
+    struct label_view labels = user_labels_here(slot->labels);
+    recorder_add_labelled(RECORD_ALLOC, stack, count, &slot->label, &labels, block->values, true);
     if (!heap_recorder_is_on())
         return;
     const struct heap_sample live = {

@@ -23,7 +23,7 @@ int export_within_limits(const struct window *window, const struct export_reques
 {
     struct export_request limited = *request;
     if (request->dialect == DIALECT_PYROSCOPE) {
-        limited.thread_labels = limited.state_label = false;
+        limited.thread_labels = limited.state_label = limited.user_labels = false;
         limited.row_limit = PYROSCOPE_ROWS - 1; /* and libagent truncated */
         max_bytes = max_bytes ? MIN_OF(max_bytes, (size_t)PYROSCOPE_BYTES) : PYROSCOPE_BYTES;
     }

@@ -39,6 +39,7 @@ struct export_request {
     uint64_t period; /* cpu, wall: nanoseconds between ticks; alloc: interval in bytes */
     bool thread_labels;
     bool state_label;            /* of wall samples */
+    bool user_labels;            /* the program's own, and captures */
     bool age_label, bytes_label; /* of what is live: as the snapshot was made */
     bool has_window;             /* the window's values are written */
     bool has_live;               /* those of the open snapshot of the live heap, too; of

@@ -89,6 +89,24 @@ static void encode_thread(struct encoder *encoder, const struct thread_label *la
         encode_number(encoder, encoder->thread_id, label->tid, encoder->thread_id_unit);
 }
 
+static void encode_user_labels(struct encoder *encoder, const struct row *row)
+{
+    struct user_label label;
+    struct buffer *out = encoder->out;
+    for (uint32_t position = 0; row_next_label(row, &position, &label);) {
+        uint32_t key = string_table_add(&encoder->strings, label.key, label.key_size);
+        if (label.is_number) {
+            /* Receivers want a unit; what pprof takes for one where there is none is the key. */
+            encode_number(encoder, key, (uint64_t)label.number, key);
+            continue;
+        }
+        size_t mark = pb_begin(out, SAMPLE_LABEL);
+        pb_uint(out, LABEL_KEY, key);
+        pb_uint(out, LABEL_STR, string_table_add(&encoder->strings, label.text, label.text_size));
+        pb_end(out, mark);
+    }
+}
+
 /* Age and size class are those of what is live; what the window allocated has none. */
 static void encode_live_labels(struct encoder *encoder, const struct row *row)
 {
@@ -135,6 +153,7 @@ static int encode_sample(struct encoder *encoder, const struct row *row)
         encode_thread(encoder, row->thread);
     if (row->thread && row->family == RECORD_WALL && encoder->request->state_label)
         encode_state(encoder, row->state);
+    encode_user_labels(encoder, row);
     encode_live_labels(encoder, row);
     pb_end(out, mark);
     encoder->samples++;

@@ -20,13 +20,17 @@ static uint64_t hash_labels(const struct row_table *table, const struct row *row
     uint64_t hash = hash_mix(hash_mix(row->state, row->age_s), row->bytes);
     for (size_t i = 0; i < ARRAY_SIZE(words); i++)
         hash = hash_mix(hash, words[i]);
+    /* A window has the same labels once. */
+    if (row->labels || row->capture)
+        hash = hash_mix(hash_mix(hash, (uintptr_t)row->labels), (uintptr_t)row->capture);
     return hash;
 }
 
 static bool look_equal(struct row_table *table, const struct row *a, const struct row *b)
 {
     if (a->family != b->family || a->count != b->count || a->state != b->state ||
-        a->age_s != b->age_s || a->bytes != b->bytes ||
+        a->age_s != b->age_s || a->bytes != b->bytes || a->labels != b->labels ||
+        a->capture != b->capture ||
         memcmp(label_of(table, a), label_of(table, b), sizeof(*a->thread)) != 0)
         return false;
     for (uint32_t i = 0; i < a->count; i++)
@@ -83,6 +87,8 @@ static int add_window_row(const struct window_row *row, void *data)
         .generation = row->generation,
         .count = row->count,
         .thread = row->thread,
+        .labels = table->request->user_labels ? row->labels : NULL,
+        .capture = table->request->user_labels ? row->capture : NULL,
         .state = table->request->state_label ? row->state : 0,
         .values = {[WINDOW_COUNT] = row->values.count, [WINDOW_AMOUNT] = row->values.amount},
     };
@@ -238,6 +244,24 @@ const struct row *rows_of(const struct row_table *table, size_t *count)
 {
     *count = table->rows.size / sizeof(struct row);
     return (const void *)table->rows.data;
+}
+
+bool row_next_label(const struct row *row, uint32_t *position, struct user_label *label)
+{
+    const struct intern_entry *const entries[] = {row->labels, row->capture};
+    uint32_t left = *position;
+    for (size_t i = 0; i < ARRAY_SIZE(entries); i++) {
+        if (!entries[i])
+            continue;
+        uint32_t words = entries[i]->words;
+        const uint64_t *at = entries[i]->data + left;
+        if (left < words && label_next(&at, entries[i]->data + words, label)) {
+            *position += (uint32_t)(at - (entries[i]->data + left));
+            return true;
+        }
+        left -= MIN_OF(left, words);
+    }
+    return false;
 }
 
 void rows_free(struct row_table *table)

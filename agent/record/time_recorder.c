@@ -107,19 +107,54 @@ const uint64_t *record_stack_key(const struct record_stack *stack, uint32_t coun
     return count ? &stack->generation : unknown;
 }
 
-/* Where there is no room for the thread, or its row, the row of no thread is taken: a program of
- * many short threads keeps its functions. */
+/* 0: there are none, or there is no room. */
+static uint32_t labels_ref(struct window *window, const struct label_set *set)
+{
+    const struct intern_entry *entry =
+        set ? intern(&window->threads, set->data, set->words, 0) : NULL;
+    return entry ? intern_ref(&window->threads, entry) : 0;
+}
+
+enum { THREAD_WORDS = sizeof(struct thread_label) / sizeof(uint64_t), CAPTURE_SHIFT = 32 };
+
+static struct intern_entry *intern_labelled(struct window *window, const struct thread_label *label,
+                                            const struct label_view *labels)
+{
+    uint64_t key[THREAD_WORDS + 1];
+    memcpy(key, label, sizeof(*label));
+    key[THREAD_WORDS] = labels_ref(window, labels->set) |
+                        (uint64_t)labels_ref(window, labels->capture) << CAPTURE_SHIFT;
+    return key[THREAD_WORDS] ? intern(&window->threads, key, THREAD_WORDS + 1, 0) : NULL;
+}
+
+static struct intern_entry *intern_thread(struct window *window, const struct thread_label *label,
+                                          const struct label_view *labels)
+{
+    struct intern_entry *entry = NULL;
+    bool has_labels = labels && (labels->set || labels->capture);
+    if (has_labels)
+        entry = intern_labelled(window, label, labels);
+    if (!entry) {
+        entry = intern(&window->threads, (const uint64_t *)label, THREAD_WORDS, 0);
+        stats_add(STAT_LABELS_DROPPED, has_labels && entry);
+    }
+    return entry;
+}
+
+/* Where there is no room for the thread's labels, the thread is taken without them; where there is
+ * none for it, or its row, the row of no thread: a program of many short threads keeps its
+ * functions. */
 static struct intern_entry *intern_total(struct window *window, enum record_family family,
                                          const struct record_stack *stack, uint32_t count,
-                                         const struct thread_label *label)
+                                         const struct thread_label *label,
+                                         const struct label_view *labels)
 {
     uint32_t words;
     const uint64_t *key = record_stack_key(stack, count, &words);
     struct intern_entry *stack_entry = intern(&window->stacks, key, words, 0);
     if (!stack_entry)
         return NULL;
-    struct intern_entry *thread_entry =
-        intern(&window->threads, (const uint64_t *)label, sizeof(*label) / sizeof(uint64_t), 0);
+    struct intern_entry *thread_entry = intern_thread(window, label, labels);
     struct intern_entry *row = NULL;
     if (thread_entry)
         row = intern_row(window, family, stack_entry, intern_ref(&window->threads, thread_entry));
@@ -130,11 +165,13 @@ static struct intern_entry *intern_total(struct window *window, enum record_fami
     return row;
 }
 
-void recorder_add(enum record_family family, const struct record_stack *stack, uint32_t count,
-                  const struct thread_label *label, struct record_values values, bool is_real)
+void recorder_add_labelled(enum record_family family, const struct record_stack *stack,
+                           uint32_t count, const struct thread_label *label,
+                           const struct label_view *labels, struct record_values values,
+                           bool is_real)
 {
     struct window *window = &windows[load_acquire(&active)];
-    struct intern_entry *entry = intern_total(window, family, stack, count, label);
+    struct intern_entry *entry = intern_total(window, family, stack, count, label, labels);
     struct record_values *total;
     if (entry) {
         total = (struct record_values *)(void *)intern_values(entry);
@@ -183,12 +220,23 @@ void recorder_reset_in_child(uint64_t now_monotonic_ns, uint64_t now_realtime_ns
     window_begin(&windows[0], now_monotonic_ns, now_realtime_ns);
 }
 
-static const struct thread_label *label_at(const struct window *window, uint32_t ref)
+static const struct intern_entry *labels_at(const struct window *window, uint32_t ref)
+{
+    return ref ? intern_at(&window->threads, ref) : NULL;
+}
+
+static void set_thread(const struct window *window, uint32_t ref, struct window_row *row)
 {
     static const struct thread_label no_thread;
-    return ref == NO_THREAD
-               ? &no_thread
-               : (const struct thread_label *)(const void *)intern_at(&window->threads, ref)->data;
+    row->thread = &no_thread;
+    if (ref == NO_THREAD)
+        return;
+    const struct intern_entry *entry = intern_at(&window->threads, ref);
+    row->thread = (const struct thread_label *)(const void *)entry->data;
+    if (entry->words > THREAD_WORDS) {
+        row->labels = labels_at(window, (uint32_t)entry->data[THREAD_WORDS]);
+        row->capture = labels_at(window, (uint32_t)(entry->data[THREAD_WORDS] >> CAPTURE_SHIFT));
+    }
 }
 
 int window_each(const struct window *window, int (*each)(const struct window_row *, void *),
@@ -207,9 +255,9 @@ int window_each(const struct window *window, int (*each)(const struct window_row
             .state = (uint32_t)(stack->data[0] >> RECORD_STATE_SHIFT),
             .pcs = stack->data + 1,
             .count = stack->words - 1u,
-            .thread = label_at(window, (uint32_t)(pair & ref_mask)),
             .values = {load_relaxed(&entry->data[1]), load_relaxed(&entry->data[2])},
         };
+        set_thread(window, (uint32_t)(pair & ref_mask), &row);
         int error = each(&row, data);
         if (error < 0)
             return error;

@@ -84,7 +84,9 @@ static inline struct record_values record_values_of(uint64_t weight, size_t size
 
 struct window {
     struct intern_table stacks;  /* key: struct record_stack; no values */
-    struct intern_table threads; /* key: struct thread_label as 3 words; no values */
+    struct intern_table threads; /* key: struct thread_label as 3 words, and where the program has
+                                    set labels a word of two references: to its set and its capture,
+                                    which are keys here, too (their words); no values */
     struct intern_table totals;  /* key: family << 62 | stack ref << 31 | thread ref, 0: no
                                     room for the thread; 2 values */
     struct record_values truncated[RECORD_FAMILIES];
@@ -106,10 +108,18 @@ struct record_stack {
 /* The words by which a stack of `count` frames is known, here and in the live heap; *words: how
  * many. One without a frame is that of PSEUDO_UNKNOWN. Any context. */
 const uint64_t *record_stack_key(const struct record_stack *stack, uint32_t count, uint32_t *words);
-/* Adds one sample. A stack of no frame is recorded as PSEUDO_UNKNOWN. `is_real`: a timer's or an
- * allocation's sample (not a tail, not overhead). */
-void recorder_add(enum record_family family, const struct record_stack *stack, uint32_t count,
-                  const struct thread_label *label, struct record_values values, bool is_real);
+/* Adds one sample. A stack of no frame is recorded as PSEUDO_UNKNOWN. `labels`: the program's,
+ * NULL: none. `is_real`: a timer's or an allocation's sample (not a tail, not overhead). */
+void recorder_add_labelled(enum record_family family, const struct record_stack *stack,
+                           uint32_t count, const struct thread_label *label,
+                           const struct label_view *labels, struct record_values values,
+                           bool is_real);
+static inline void recorder_add(enum record_family family, const struct record_stack *stack,
+                                uint32_t count, const struct thread_label *label,
+                                struct record_values values, bool is_real)
+{
+    recorder_add_labelled(family, stack, count, label, NULL, values, is_real);
+}
 /* Has the active window a real sample? Any context. */
 bool recorder_has_samples(void);
 /* When the active window began (CLOCK_MONOTONIC). */
@@ -128,7 +138,8 @@ struct window_row {
     uint32_t state; /* wall: what the thread did */
     uint32_t count;
     const uint64_t *pcs;
-    const struct thread_label *thread; /* tid 0: there was no room for it */
+    const struct thread_label *thread;           /* tid 0: there was no room for it */
+    const struct intern_entry *labels, *capture; /* words of label_words.h; NULL: none */
     struct record_values values;
 };
 /* Calls `each` for every row (not for `truncated`); stops at a negative result and returns it. */

@@ -43,16 +43,39 @@ struct known_stack {
 };
 
 /* `pcs`: innermost first; those that are 0 are left out. */
-static void add_known(const struct thread_label *label, const uint64_t *pcs, uint64_t amount_ns,
-                      bool is_real)
+static void add_known(const struct thread_label *label, const struct label_view *labels,
+                      const uint64_t *pcs, uint64_t amount_ns, bool is_real)
 {
     struct known_stack stack = {.generation = load_relaxed(&modules_generation)};
     uint32_t count = 0;
     for (size_t i = 0; i < ARRAY_SIZE(stack.pcs); i++)
         if (pcs[i])
             stack.pcs[count++] = pcs[i];
-    recorder_add(RECORD_CPU, (const struct record_stack *)(const void *)&stack, count, label,
-                 (struct record_values){0, amount_ns}, is_real);
+    recorder_add_labelled(RECORD_CPU, (const struct record_stack *)(const void *)&stack, count,
+                          label, labels, (struct record_values){0, amount_ns}, is_real);
+}
+
+/* A function of its own, for the room that copies of labels take: nothing has that on a thread's
+ * own stack. */
+static __attribute__((noinline)) void add_known_of_other(const struct thread_slot *slot,
+                                                         const uint64_t *pcs, uint64_t amount_ns,
+                                                         bool is_real)
+{
+    struct label_copies copies;
+    struct label_view labels = user_labels_of(load_acquire(&slot->labels), &copies);
+    add_known(&slot->label, &labels, pcs, amount_ns, is_real);
+}
+
+/* Not in a handler. */
+static void add_known_of(const struct thread_slot *slot, const uint64_t *pcs, uint64_t amount_ns,
+                         bool is_real)
+{
+    if (slot != thread_current()) {
+        add_known_of_other(slot, pcs, amount_ns, is_real);
+        return;
+    }
+    struct label_view labels = user_labels_here(slot->labels);
+    add_known(&slot->label, &labels, pcs, amount_ns, is_real);
 }
 
 #define PCS(...) ((const uint64_t[ARRAY_SIZE(((struct known_stack *)0)->pcs)]){__VA_ARGS__})
@@ -93,11 +116,12 @@ static uint32_t walk_and_add(struct thread_slot *slot, const struct unwinder *by
     }
     stack->generation = generation;
     uint64_t told = MIN_OF(amount_ns, amount_max());
-    recorder_add(RECORD_CPU, stack, count, &slot->label, (struct record_values){one_sample, told},
-                 true);
+    struct label_view labels = user_labels_here(slot->labels);
+    recorder_add_labelled(RECORD_CPU, stack, count, &slot->label, &labels,
+                          (struct record_values){one_sample, told}, true);
     if (unlikely(told < amount_ns))
-        add_known(&slot->label, PCS(PSEUDO_SKIPPED, cpu_sample_root(slot)), amount_ns - told,
-                  false);
+        add_known(&slot->label, &labels, PCS(PSEUDO_SKIPPED, cpu_sample_root(slot)),
+                  amount_ns - told, false);
     wall_sample(slot, stack, count);
     return flags;
 }
@@ -163,7 +187,7 @@ void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns)
 {
     uint64_t rest = take_app_time(slot, now_ns);
     if (rest)
-        add_known(&slot->label, PCS(PSEUDO_TAIL, cpu_sample_root(slot)), rest, false);
+        add_known_of(slot, PCS(PSEUDO_TAIL, cpu_sample_root(slot)), rest, false);
 }
 
 bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns)
@@ -180,9 +204,9 @@ bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns)
 
 static void add_unreached(const struct thread_slot *slot, uint64_t amount_ns)
 {
-    add_known(&slot->label,
-              PCS(options.signals ? PSEUDO_UNREACHED : PSEUDO_RUNNING, cpu_sample_root(slot)),
-              amount_ns, true);
+    add_known_of(slot,
+                 PCS(options.signals ? PSEUDO_UNREACHED : PSEUDO_RUNNING, cpu_sample_root(slot)),
+                 amount_ns, true);
 }
 
 void cpu_sample_before_adoption(struct thread_slot *slot)
@@ -220,7 +244,7 @@ void cpu_sample_overhead(struct thread_slot *slot)
             continue;
         too_much -= less;
         if (amounts[part] > less)
-            add_known(&slot->label, PCS(PSEUDO_OVERHEAD, frames[part], cpu_sample_root(slot)),
+            add_known(&slot->label, NULL, PCS(PSEUDO_OVERHEAD, frames[part], cpu_sample_root(slot)),
                       (uint64_t)(amounts[part] - less), false);
     }
     if (too_much) /* an earlier window has it; the next one tells less */
@@ -231,5 +255,5 @@ void cpu_sample_add_overhead(const struct thread_label *label, enum pseudo_frame
                              uint64_t amount_ns)
 {
     if (amount_ns)
-        add_known(label, PCS(PSEUDO_OVERHEAD, part), amount_ns, false);
+        add_known(label, NULL, PCS(PSEUDO_OVERHEAD, part), amount_ns, false);
 }

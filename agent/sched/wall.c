@@ -86,12 +86,41 @@ static bool claim_in_time(struct account *account)
 
 /* ---- samples ---- */
 
+static void add_labelled(const struct thread_slot *slot, const struct record_stack *stack,
+                         uint32_t count, const struct label_view *labels, uint64_t amount_ns)
+{
+    recorder_add_labelled(RECORD_WALL, stack, count, &slot->label, labels,
+                          (struct record_values){one_sample, amount_ns}, true);
+    stats_add(STAT_WALL_SAMPLES, 1);
+}
+
+/* A function of its own, for the room that copies of labels take: nothing has that on a thread's
+ * own stack. */
+static __attribute__((noinline)) void add_of_other(const struct thread_slot *slot,
+                                                   const struct record_stack *stack, uint32_t count,
+                                                   uint64_t amount_ns)
+{
+    struct label_copies copies;
+    struct label_view labels = user_labels_of(load_acquire(&slot->labels), &copies);
+    add_labelled(slot, stack, count, &labels, amount_ns);
+}
+
+static void add_of_own(const struct thread_slot *slot, const struct record_stack *stack,
+                       uint32_t count, uint64_t amount_ns)
+{
+    struct label_view labels = user_labels_here(slot->labels);
+    add_labelled(slot, stack, count, &labels, amount_ns);
+}
+
+/* Not in a handler. */
 static void add(const struct thread_slot *slot, const struct record_stack *stack, uint32_t count,
                 uint64_t amount_ns)
 {
-    recorder_add(RECORD_WALL, stack, count, &slot->label,
-                 (struct record_values){one_sample, amount_ns}, true);
-    stats_add(STAT_WALL_SAMPLES, 1);
+    const struct thread_slot *own = thread_current();
+    if (own && own == slot)
+        add_of_own(slot, stack, count, amount_ns);
+    else
+        add_of_other(slot, stack, count, amount_ns);
 }
 
 /* A stack that nobody walked: a name above the place where the thread began. */
@@ -291,7 +320,7 @@ void wall_sample_inside_handler(struct thread_slot *slot, struct record_stack *s
     struct account *account = account_of(slot);
     uint64_t running = take_running(account);
     if (running)
-        add(slot, stack, count, running);
+        add_of_own(slot, stack, count, running);
     if (load_relaxed(&keeps_samples)) {
         store_release(&account->sampled, kept_stack(stack, count));
         uint32_t awaited = ANSWER_AWAITED;

@@ -187,6 +187,7 @@ static void make_blank(struct thread_slot *slot, int tid)
     slot->interval_us = 0;
     slot->last_pc = 0;
     slot->restarts = 0;
+    user_labels_forget(slot->labels);
     /* `tick` and `tick_cpu_ns` are the visitor's: what it finds there is another clock's. */
 }
 
@@ -485,6 +486,7 @@ uint32_t thread_reset_in_child(void)
         own->is_main = 1;
         own->cpu_last_ns = clock_thread_cpu_ns();
         memset(own->overhead_ns, 0, sizeof(own->overhead_ns));
+        user_labels_forget(own->labels);
     }
     return others;
 }

@@ -38,6 +38,7 @@
 
 #include "agent/base/compiler.h"
 #include "agent/base/rng.h"
+#include "agent/thread/user_labels.h"
 
 struct thread_slot;
 
@@ -102,6 +103,7 @@ struct thread_slot {
     uint32_t last_pc;     /* agent/sched/restarts.h, as the next two */
     uint16_t last_waits;
     uint8_t restarts;
+    struct label_room *labels; /* stays the slot's; NULL: no thread of it ever set any */
 } __attribute__((aligned(CACHE_LINE)));
 
 enum { THREAD_SLOTS = 32768 }; /* a process with more threads: the rest is counted, not tracked */

@@ -1,7 +1,8 @@
 /* bench_calls.c: the cost of one call, measured from the app's side. `bench_calls WHAT` prints
  * nanoseconds a call: pair1, pair2 (malloc and free at once, 1 and 2 threads), ring1k, ring100k
  * (the same with so many blocks live), thread (created and joined), exec (/bin/true, until it has
- * ended), dlopen (of libm, and dlclose). Each runs about a quarter of a second, however slow a call
+ * ended), dlopen (of libm, and dlclose), labels (libagent_label_set beside two others; without
+ * the agent nothing is called). Each runs about a quarter of a second, however slow a call
  * is.
  *
  * The first four are CPU time of the process, so that what else the machine does stays out of them
@@ -9,6 +10,7 @@
  *
  * BENCH_PRELOAD is the preload for the children of exec: heaptrack takes LD_PRELOAD away. */
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <spawn.h>
 #include <stdint.h>
@@ -113,6 +115,26 @@ static double bench_ring(size_t count)
     return (now_ns(CLOCK_PROCESS_CPUTIME_ID) - start) / (double)(blocks * BLOCK);
 }
 
+static int (*label_set)(const char *, const char *);
+
+static void label_block(void)
+{
+    for (size_t i = 0; label_set && i < BLOCK; i++)
+        label_set("span", i & 1 ? "checkout" : "delivery");
+}
+
+static double bench_labels(void)
+{
+    label_set = (int (*)(const char *, const char *))dlsym(RTLD_DEFAULT, "libagent_label_set");
+    /* A process that is not profiled has the functions, too. */
+    int error = label_set ? label_set("user", "alice") : -ENOTCONN;
+    if (error != -ENOTCONN && (error || label_set("route", "/api/orders") != 0))
+        exit(1);
+    double start = now_ns(CLOCK_PROCESS_CPUTIME_ID);
+    size_t blocks = label_set ? repeat(label_block) : 1;
+    return (now_ns(CLOCK_PROCESS_CPUTIME_ID) - start) / (double)(blocks * BLOCK);
+}
+
 static void *nothing(void *argument)
 {
     return argument;
@@ -192,6 +214,8 @@ int main(int argc, char **argv)
         ns = bench_wall(exec_block, EXECS);
     else if (strcmp(what, "dlopen") == 0)
         ns = bench_wall(load_block, LOADS);
+    else if (strcmp(what, "labels") == 0)
+        ns = bench_labels();
     else
         return 2;
     printf("%.3f\n", ns);

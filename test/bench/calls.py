@@ -25,6 +25,8 @@ CALLS = {
               "libagent, not selected": Limit("difference", 0.1, "none")}),
     "dlopen": ("dlopen and dlclose of libm", "us", 1e3,
                {"libagent": Limit("difference", 60, "none")}),
+    "labels": ("a label set, beside two others: CPU", "ns", 1,
+               {"libagent": Limit("difference", 50, "none")}),
 }
 
 

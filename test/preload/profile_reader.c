@@ -195,6 +195,7 @@ static void flatten(struct profile *profile)
             label_number(message, sample, "approximate", &ignored);
             stack->approximate = ignored[0] != 0;
             stack->file = i;
+            stack->sample = sample;
             stack->frames = next;
             memcpy(&stack->values[first_value(message)], sample->value,
                    sample->n_value * sizeof(stack->values[0]));
@@ -386,6 +387,33 @@ int64_t profile_of_tid(const struct profile *profile, int value, int64_t tid)
 int64_t profile_of_thread(const struct profile *profile, int value, const char *name)
 {
     SUM_WHERE(strcmp(stack->thread, name) == 0);
+}
+
+static bool has_label(const struct profile *profile, const struct stack *stack, const char *key,
+                      const char *text, int64_t number)
+{
+    const Profile *message = profile->files[stack->file];
+    for (size_t i = 0; i < stack->sample->n_label; i++) {
+        const Perftools__Profiles__Label *label = stack->sample->label[i];
+        if (strcmp(message->string_table[label->key], key) != 0)
+            continue;
+        return text ? strcmp(message->string_table[label->str], text) == 0
+                    : !label->str && label->num == number;
+    }
+    return false;
+}
+
+int64_t profile_under_label(const struct profile *profile, int value, const char *function,
+                            const char *key, const char *text, int64_t number)
+{
+    int64_t sum = 0;
+    for (size_t i = 0; i < profile->stack_count; i++) {
+        const struct stack *stack = &profile->stacks[i];
+        if ((!function || stack_has(stack, function)) &&
+            has_label(profile, stack, key, text, number))
+            sum += stack->values[value];
+    }
+    return sum;
 }
 
 int64_t profile_of_state(const struct profile *profile, int value, const char *state)

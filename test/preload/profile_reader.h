@@ -40,11 +40,12 @@ struct stack {
     uint32_t file;        /* index of the window */
     struct frame *frames; /* leaf first */
     int64_t values[PROFILE_VALUES];
-    const char *thread;   /* label `thread name`, "": none */
-    int64_t tid;          /* label `thread id`, 0: none */
-    int64_t age_s, bytes; /* labels of what is live, -1: none */
-    const char *state;    /* label `state`, "": none */
-    bool approximate;     /* label `approximate` */
+    const char *thread;                        /* label `thread name`, "": none */
+    int64_t tid;                               /* label `thread id`, 0: none */
+    int64_t age_s, bytes;                      /* labels of what is live, -1: none */
+    const char *state;                         /* label `state`, "": none */
+    bool approximate;                          /* label `approximate` */
+    const Perftools__Profiles__Sample *sample; /* as it was read */
 };
 
 struct profile {
@@ -79,6 +80,11 @@ int64_t profile_last_under(const struct profile *profile, int value, const char 
 int64_t profile_of_tid(const struct profile *profile, int value, int64_t tid);
 int64_t profile_of_thread(const struct profile *profile, int value, const char *name);
 int64_t profile_of_state(const struct profile *profile, int value, const char *state);
+
+/* Where `function` is anywhere in the stack (NULL: all) and the sample has a label `key` of that
+ * text (NULL: of that number). */
+int64_t profile_under_label(const struct profile *profile, int value, const char *function,
+                            const char *key, const char *text, int64_t number);
 
 /* Times that `function` stands in the stack. */
 uint32_t stack_depth_of(const struct stack *stack, const char *function);

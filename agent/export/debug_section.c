@@ -6,6 +6,10 @@
 #include "agent/base/sys.h"
 #include "agent/export/unpack_section.h"
 
+/* In steps (lines.h) of 25 ns: a read, what it brings, and what is searched for the end of a text.
+ */
+enum { STEPS_A_READ = 8, BYTES_A_STEP = 256, SEARCHED_AT_ONCE = 64 << 10 };
+
 /* The size that a packed section says is believed as far as there is room for it. */
 static int unpack(struct debug_section *section, struct elf_extent packed, size_t *room)
 {
@@ -72,9 +76,10 @@ void debug_section_close(struct debug_section *section)
 }
 
 void cursor_begin(struct cursor *cursor, const struct debug_section *section, void *window,
-                  size_t window_size)
+                  size_t window_size, uint64_t *steps)
 {
-    *cursor = (struct cursor){.section = section, .window = window, .window_size = window_size};
+    *cursor = (struct cursor){
+        .section = section, .window = window, .window_size = window_size, .steps = steps};
     cursor->at = cursor->end = cursor->window;
     cursor_seek(cursor, 0);
 }
@@ -83,6 +88,16 @@ static void fail(struct cursor *cursor)
 {
     cursor->failed = true;
     cursor->at = cursor->end;
+}
+
+/* False, and it has failed, where there are no more steps. */
+static bool pay(struct cursor *cursor, uint64_t steps)
+{
+    bool is_paid = *cursor->steps >= steps;
+    *cursor->steps -= is_paid ? steps : *cursor->steps;
+    if (!is_paid)
+        fail(cursor);
+    return is_paid;
 }
 
 void cursor_seek(struct cursor *cursor, uint64_t offset)
@@ -113,7 +128,8 @@ static COLD bool refill(struct cursor *cursor, size_t size)
     size_t more = 0;
     if (!cursor->failed && !section->memory && offset < section->size)
         more = (size_t)MIN_OF(section->size - offset, (uint64_t)cursor->window_size);
-    if (more < size || elf_read(section->file, section->offset + offset, cursor->window, more)) {
+    if (more < size || !pay(cursor, STEPS_A_READ + more / BYTES_A_STEP) ||
+        elf_read(section->file, section->offset + offset, cursor->window, more)) {
         fail(cursor);
         return false;
     }
@@ -174,19 +190,21 @@ uint64_t cursor_u64(struct cursor *cursor)
 uint64_t cursor_uleb(struct cursor *cursor)
 {
     uint64_t value = 0;
-    for (unsigned shift = 0;; shift += 7) {
+    for (unsigned shift = 0; shift < 7 * CURSOR_LEB_MAX; shift += 7) {
         uint8_t byte = cursor_u8(cursor);
         if (shift < 64)
             value |= (uint64_t)(byte & 0x7f) << shift;
         if (!(byte & 0x80))
             return value;
     }
+    fail(cursor);
+    return 0;
 }
 
 int64_t cursor_sleb(struct cursor *cursor)
 {
     uint64_t value = 0;
-    for (unsigned shift = 0;; shift += 7) {
+    for (unsigned shift = 0; shift < 7 * CURSOR_LEB_MAX; shift += 7) {
         uint8_t byte = cursor_u8(cursor);
         if (shift < 64)
             value |= (uint64_t)(byte & 0x7f) << shift;
@@ -196,6 +214,8 @@ int64_t cursor_sleb(struct cursor *cursor)
             value |= UINT64_MAX << (shift + 7);
         return (int64_t)value;
     }
+    fail(cursor);
+    return 0;
 }
 
 void cursor_skip_text(struct cursor *cursor)
@@ -203,9 +223,11 @@ void cursor_skip_text(struct cursor *cursor)
     for (;;) {
         if (!has(cursor, 1))
             return;
-        const uint8_t *end = memchr(cursor->at, 0, (size_t)(cursor->end - cursor->at));
-        cursor->at = end ? end + 1 : cursor->end;
-        if (end)
+        size_t size = MIN_OF((size_t)(cursor->end - cursor->at), (size_t)SEARCHED_AT_ONCE);
+        const uint8_t *end = memchr(cursor->at, 0, size);
+        size = end ? (size_t)(end + 1 - cursor->at) : size;
+        cursor->at += size;
+        if (!pay(cursor, size / BYTES_A_STEP) || end)
             return;
     }
 }

@@ -3,7 +3,8 @@
  * is packed (SHF_COMPRESSED by zlib or zstd) is unpacked whole, as far as there is room.
  *
  * A cursor that was led outside has failed, stays failed, and gives 0 for whatever is asked: loops
- * look at `failed`.
+ * look at `failed`. What it reads and searches costs steps of its user's; where they are used up it
+ * fails as well, so that no text or number, however long, takes time that nobody counts.
  *
  * Owns: nothing; one thread uses a section and its cursors at a time. Context: INIT, TICK.
  * Locks: none. Memory: one mapping a section that was packed; the windows are the user's. */
@@ -39,6 +40,7 @@ struct cursor {
     uint64_t end_offset;     /* of `end` in the section */
     uint8_t *window;         /* of window_size bytes, at least CURSOR_WINDOW_MIN */
     size_t window_size;
+    uint64_t *steps; /* that are left */
     bool failed;
 };
 
@@ -46,7 +48,7 @@ struct cursor {
 enum { CURSOR_WINDOW_MIN = 64 };
 
 void cursor_begin(struct cursor *cursor, const struct debug_section *section, void *window,
-                  size_t window_size);
+                  size_t window_size, uint64_t *steps);
 void cursor_seek(struct cursor *cursor, uint64_t offset);
 static inline uint64_t cursor_offset(const struct cursor *cursor)
 {
@@ -59,6 +61,8 @@ uint32_t cursor_u32(struct cursor *cursor);
 uint64_t cursor_u64(struct cursor *cursor);
 /* Of 1 to 8 bytes. */
 uint64_t cursor_number(struct cursor *cursor, unsigned size);
+/* Of CURSOR_LEB_MAX bytes at most: 10 hold 64 bits, and some assemblers fill up with zeros. */
+enum { CURSOR_LEB_MAX = 20 };
 uint64_t cursor_uleb(struct cursor *cursor);
 int64_t cursor_sleb(struct cursor *cursor);
 void cursor_skip_text(struct cursor *cursor);

@@ -5,8 +5,8 @@
 #include "agent/export/dwarf_form.h"
 
 enum {
-    ABBREVIATIONS_MAX = 1 << 16, /* of a table; Chromium's largest has under 2,000 */
-    ATTRIBUTES_MAX = 1 << 17,    /* 2 MiB */
+    ABBREVIATIONS_MAX = 1 << 14, /* of a table: 0.5 MiB; Chromium's largest has under 2,000 */
+    ATTRIBUTES_MAX = 1 << 16,    /* 1 MiB */
     FORM_MAX = 0xffff,
 };
 
@@ -53,7 +53,7 @@ static void read_entries(struct dwarf_file *dwarf, const struct dwarf_unit *unit
     }
 }
 
-/* False where there is no memory. */
+/* False where there is no memory, or no step left: then the table is not whole. */
 static bool read_table(struct dwarf_file *dwarf, const struct dwarf_unit *unit,
                        struct abbreviation_table *table, uint64_t last)
 {
@@ -64,6 +64,8 @@ static bool read_table(struct dwarf_file *dwarf, const struct dwarf_unit *unit,
                      unit->abbrev_offset, &cursor))
         return false;
     read_entries(dwarf, unit, &cursor, table, last);
+    if (*dwarf->steps == 0)
+        return false;
     if (table->entries.error || table->attributes.error) {
         buffer_free(&table->entries);
         buffer_free(&table->attributes);

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "agent/base/sys.h"
+#include "agent/export/address_search.h"
 
 enum {
     UNIT_TYPE_COMPILE = 1,
@@ -45,12 +46,13 @@ static int open_sections(struct dwarf_file *dwarf, size_t room)
     return 0;
 }
 
-int dwarf_open(struct dwarf_file **dwarf, const struct elf_file *file, size_t room)
+int dwarf_open(struct dwarf_file **dwarf, const struct elf_file *file, size_t room, uint64_t *steps)
 {
     struct dwarf_file *opened = sys_map(sizeof(*opened));
     if (!opened)
         return -ENOMEM;
     opened->file = file;
+    opened->steps = steps;
     for (int i = 0; i < DWARF_SECTIONS; i++)
         opened->states[i] = -ENOENT;
     int error = open_sections(opened, room);
@@ -83,7 +85,7 @@ int dwarf_cursor(struct dwarf_file *dwarf, enum dwarf_section section, void *win
         return dwarf->states[section];
     if (!dwarf_take_steps(dwarf, 1))
         return -EAGAIN;
-    cursor_begin(cursor, &dwarf->sections[section], window, window_size);
+    cursor_begin(cursor, &dwarf->sections[section], window, window_size, dwarf->steps);
     cursor_seek(cursor, offset);
     return cursor->failed ? -ENOEXEC : 0;
 }
@@ -134,17 +136,10 @@ int dwarf_read_unit(struct dwarf_file *dwarf, uint64_t offset, struct dwarf_unit
 int dwarf_unit_of(struct dwarf_file *dwarf, uint64_t offset, struct dwarf_unit *unit)
 {
     const uint64_t *offsets = (const void *)dwarf->units.data;
-    size_t low = 0, high = dwarf->units.size / sizeof(offsets[0]);
-    while (low < high) { /* the first that begins above */
-        size_t middle = low + (high - low) / 2;
-        if (offsets[middle] <= offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == 0)
+    size_t above = address_lower_bound(offsets, dwarf->units.size / sizeof(offsets[0]), offset + 1);
+    if (above == 0)
         return -ENOEXEC;
-    int error = dwarf_read_unit(dwarf, offsets[low - 1], unit);
+    int error = dwarf_read_unit(dwarf, offsets[above - 1], unit);
     return error ? error : offset < unit->first || offset >= unit->end ? -ENOEXEC : 0;
 }
 

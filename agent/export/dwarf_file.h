@@ -86,8 +86,8 @@ struct dwarf_file {
     struct debug_section sections[DWARF_SECTIONS];
     int states[DWARF_SECTIONS]; /* 0: it is open */
     uint64_t unpacked;          /* bytes */
-    uint64_t steps;
-    struct buffer units; /* uint64_t: offsets, ascending */
+    uint64_t *steps;            /* that are left */
+    struct buffer units;        /* uint64_t: offsets, ascending */
     struct abbreviation_table tables[DWARF_TABLES];
     struct abbreviation_table first_table; /* of a unit's first entry alone */
     unsigned next_table;
@@ -97,8 +97,9 @@ struct dwarf_file {
 };
 
 /* 0; -ENOENT when the file has none, -E2BIG when it does not fit into `room`, -ENOMEM, or why it
- * cannot be read. The ELF file stays the caller's. */
-int dwarf_open(struct dwarf_file **dwarf, const struct elf_file *file, size_t room) MUST_USE;
+ * cannot be read. The ELF file and the steps stay the caller's. */
+int dwarf_open(struct dwarf_file **dwarf, const struct elf_file *file, size_t room,
+               uint64_t *steps) MUST_USE;
 void dwarf_close(struct dwarf_file *dwarf);
 /* Puts a cursor on the section. 0 or why not. */
 int dwarf_cursor(struct dwarf_file *dwarf, enum dwarf_section section, void *window,
@@ -106,12 +107,9 @@ int dwarf_cursor(struct dwarf_file *dwarf, enum dwarf_section section, void *win
 /* Takes steps; false when they are used up. */
 static inline bool dwarf_take_steps(struct dwarf_file *dwarf, uint64_t steps)
 {
-    if (dwarf->steps < steps) {
-        dwarf->steps = 0;
-        return false;
-    }
-    dwarf->steps -= steps;
-    return true;
+    bool is_taken = *dwarf->steps >= steps;
+    *dwarf->steps -= is_taken ? steps : *dwarf->steps;
+    return is_taken;
 }
 /* Reads the header of the unit there. 0, -ENOENT behind the last one, or -ENOEXEC. */
 int dwarf_read_unit(struct dwarf_file *dwarf, uint64_t offset, struct dwarf_unit *unit) MUST_USE;

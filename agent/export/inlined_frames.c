@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "agent/export/address_search.h"
 #include "agent/export/dwarf_entry.h"
 #include "agent/export/line_program.h"
 
@@ -36,14 +37,7 @@ static bool use_range(uint64_t low, uint64_t high, void *data)
     struct walk *walk = data;
     if (!object_has_code(walk->object, low))
         return true;
-    size_t first = 0, end = walk->count;
-    while (first < end) { /* the first address from `low` on */
-        size_t middle = first + (end - first) / 2;
-        if (walk->addresses[middle] < low)
-            first = middle + 1;
-        else
-            end = middle;
-    }
+    size_t first = address_lower_bound(walk->addresses, walk->count, low);
     for (; first < walk->count && walk->addresses[first] < high; first++) {
         walk->innermost[first] = walk->number;
         walk->is_met = true;

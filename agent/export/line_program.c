@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "agent/export/address_search.h"
 #include "agent/export/dwarf_form.h"
 
 enum {
@@ -192,7 +193,7 @@ static void begin_sequence(struct program *program)
     program->file = program->line = 1;
 }
 
-/* Gives the last row to the addresses below `end`. */
+/* Gives the last row to the addresses below `end`. Where steps are used up, run() ends. */
 static void use_row(struct program *program, uint64_t end)
 {
     const uint64_t *addresses = program->addresses;
@@ -200,20 +201,8 @@ static void use_row(struct program *program, uint64_t end)
     for (; i < program->count && addresses[i] < end; i++)
         if (!program->rows[i].is_known)
             program->rows[i] = program->row;
+    (void)dwarf_take_steps(program->dwarf, i - program->next);
     program->next = i;
-}
-
-static size_t first_from(const uint64_t *addresses, size_t count, uint64_t value)
-{
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (addresses[middle] < value)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
 }
 
 static void add_row(struct program *program)
@@ -221,7 +210,7 @@ static void add_row(struct program *program)
     uint64_t address = program->address;
     if (!program->has_row) {
         program->is_dropped = !object_has_code(program->object, address);
-        program->next = first_from(program->addresses, program->count, address);
+        program->next = address_lower_bound(program->addresses, program->count, address);
     } else if (program->is_dropped || address < program->row_address) {
         program->is_dropped = true; /* what comes is in no order: not to be believed */
     } else if (program->next < program->count && program->addresses[program->next] < address) {

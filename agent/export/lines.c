@@ -5,6 +5,7 @@
 
 #include "agent/base/pair_map.h"
 #include "agent/base/sys.h"
+#include "agent/export/address_search.h"
 #include "agent/export/debug_file.h"
 #include "agent/export/dwarf_entry.h"
 #include "agent/export/inlined_frames.h"
@@ -17,9 +18,11 @@ enum { NO_UNIT = UINT32_MAX, BYTES_A_STEP = 8 };
 /* One object's; the arrays are as long as the addresses. */
 struct work {
     struct dwarf_file *dwarf;
+    uint64_t steps; /* that are left of a unit, or of the list of units */
     const struct object *object;
     const uint64_t *addresses;
     size_t count;
+    size_t room; /* bytes for what is found */
     struct line_answer *answers;
     struct buffer *frames, *texts;
     uint32_t *units; /* the unit of each: its number, or NO_UNIT */
@@ -45,14 +48,7 @@ static bool note_unit(uint64_t low, uint64_t high, void *data)
     struct work *work = data;
     if (!object_has_code(work->object, low))
         return true;
-    size_t first = 0, end = work->count;
-    while (first < end) {
-        size_t middle = first + (end - first) / 2;
-        if (work->addresses[middle] < low)
-            first = middle + 1;
-        else
-            end = middle;
-    }
+    size_t first = address_lower_bound(work->addresses, work->count, low);
     for (; first < work->count && work->addresses[first] < high; first++) {
         if (work->units[first] == NO_UNIT)
             work->units[first] = work->unit_number;
@@ -148,6 +144,11 @@ static void add_frame(struct work *work, uint32_t number, uint64_t file, uint32_
     buffer_append(work->frames, &frame, sizeof(frame));
 }
 
+static bool is_full(const struct work *work)
+{
+    return work->texts->size + work->frames->size > work->room;
+}
+
 /* Writes the answer for an address of the unit. */
 static void answer(struct work *work, size_t index)
 {
@@ -207,7 +208,10 @@ static int read_unit(struct work *work)
         memset(room, 0, functions);
     }
     for (size_t i = 0; i < work->wanted_count; i++)
-        answer(work, i);
+        if (is_full(work))
+            work->answers[work->places[i]].state = LINES_PUT_OFF;
+        else
+            answer(work, i);
     error = work->frames->error ? work->frames->error : work->texts->error;
     return error ? error : work->functions.error;
 }
@@ -229,40 +233,42 @@ static void take_wanted(struct work *work, size_t first)
 
 static int read_units(struct work *work, struct line_budget *budget)
 {
-    struct dwarf_file *dwarf = work->dwarf;
-    dwarf->steps = LINES_UNIT_STEPS;
+    work->steps = LINES_UNIT_STEPS;
     int error = find_units(work);
+    for (size_t i = 0; i < work->count && work->steps == 0; i++)
+        budget->left_out += work->units[i] == NO_UNIT; /* in one that the list did not come to */
     /* What unpacking takes (0.2 to 0.5 GB/s) counts less than it is, or of a library whose
      * information is packed there would be a unit a profile. */
-    uint64_t used = LINES_UNIT_STEPS - dwarf->steps + dwarf->unpacked / BYTES_A_STEP;
+    uint64_t used = LINES_UNIT_STEPS - work->steps + work->dwarf->unpacked / BYTES_A_STEP;
     budget->steps -= MIN_OF(used, budget->steps);
     for (size_t i = 0; i < work->count && !error; i++) {
         if (work->units[i] == NO_UNIT)
             continue;
-        bool is_full = work->texts->size + work->frames->size > budget->room / 2;
         take_wanted(work, i);
-        if (is_full || (!budget->steps && !budget->is_first)) {
+        if (is_full(work) || (!budget->steps && !budget->is_first)) {
             for (size_t k = 0; k < work->wanted_count; k++)
                 work->answers[work->places[k]].state = LINES_PUT_OFF;
             continue;
         }
-        dwarf->steps = LINES_UNIT_STEPS;
+        work->steps = LINES_UNIT_STEPS;
         int failed = read_unit(work);
         if (failed == -ENOMEM)
             error = failed;
         if (failed)
             budget->left_out += work->wanted_count;
-        used = LINES_UNIT_STEPS - dwarf->steps;
+        used = LINES_UNIT_STEPS - work->steps;
         budget->steps -= MIN_OF(used, budget->steps);
         budget->is_first = false;
     }
+    /* A list alone that took it all was the turn of this object: the next one's is later. */
+    budget->is_first &= budget->steps > 0;
     return error;
 }
 
 static int find_in_file(struct work *work, const struct elf_file *file, struct line_budget *budget)
 {
     size_t one = sizeof(uint64_t) + 3 * sizeof(uint32_t) + sizeof(struct line_row);
-    int error = dwarf_open(&work->dwarf, file, budget->room);
+    int error = dwarf_open(&work->dwarf, file, budget->room, &work->steps);
     if (error)
         return error;
     uint8_t *arrays = sys_map(work->count * one);
@@ -304,6 +310,7 @@ int lines_find(const struct object *object, const uint64_t *addresses, size_t co
     work->object = object;
     work->addresses = addresses;
     work->count = count;
+    work->room = budget->room / 2;
     work->answers = answers;
     work->frames = frames;
     work->texts = texts;

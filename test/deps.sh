@@ -29,7 +29,7 @@ unwind="ripgrep redis-server redis-tools postgresql"
 
 # make test-names: what names are compared with, and compilers of the corpus (go and rustc of others
 # will do); make test-names-deps gets google/pprof itself
-names="llvm binutils lld clang g++ golang-go rustc"
+names="llvm binutils lld dwz clang g++ golang-go rustc"
 
 # make test-backends: the receivers, beside what the suites use (npm also comes with node of elsewhere)
 backends="$build $suites nginx openssl redis-server redis-tools"

@@ -1,6 +1,7 @@
 #include "agent/export/debug_file.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #include "agent/base/format.h"
@@ -19,8 +20,8 @@ struct search {
     uint32_t link_crc;
     struct crc crc;
     char link[LINK_NAME_MAX + 1 + 8]; /* with padding and the check behind it */
-    char folder[4096];                /* of the object's file, with a '/' at its end */
-    char path[4096 * 2 + 512];
+    char folder[PATH_MAX];            /* of the object's file, with a '/' at its end */
+    char path[PATH_MAX * 2 + 512];
     uint8_t chunk[CHECK_CHUNK];
 };
 
@@ -136,6 +137,65 @@ static bool try_link(struct search *search)
             return true;
     }
     return false;
+}
+
+/* ---- What several files have in common ------------------------------------------------------- */
+
+/* The path in .gnu_debugaltlink, in the search's chunk, and in `common` the build id behind it;
+ * NULL where there is none. */
+static const char *read_common_link(struct search *search, struct object *common)
+{
+    Elf64_Shdr section;
+    if (elf_find_section(search->own, ".gnu_debugaltlink", &section))
+        return NULL;
+    struct elf_extent extent = {.offset = section.sh_offset, .size = section.sh_size};
+    long got = elf_read_some(search->own, extent, 0, search->chunk, sizeof(search->chunk));
+    const uint8_t *end = got > 0 ? memchr(search->chunk, 0, (size_t)got) : NULL;
+    size_t id_size = end ? (size_t)(search->chunk + got - (end + 1)) : 0;
+    if (id_size == 0 || id_size > BUILD_ID_MAX || end - search->chunk >= PATH_MAX)
+        return NULL;
+    common->build_id_size = (uint8_t)id_size;
+    memcpy(common->build_id, end + 1, id_size);
+    return (const char *)search->chunk;
+}
+
+static bool try_common_path(struct search *search, const char *path)
+{
+    size_t folder = 0;
+    if (path[0] != '/') { /* seen from where the file is */
+        char own[40];
+        format(own, sizeof(own), "/proc/self/fd/%d", search->own->fd);
+        long got = sys_readlink(own, search->folder, PATH_MAX - 1);
+        if (got <= 0)
+            return false;
+        search->folder[got] = 0;
+        folder = (size_t)(base_name(search->folder) - search->folder);
+    }
+    format(search->path, sizeof(search->path), "%.*s%s", (int)folder, search->folder, path);
+    if (try_path(search))
+        return true;
+    const char *below = strstr(path, "/.dwz/"), *at = directories(), *directory;
+    for (size_t length; below && (length = next_folder(&at, &directory));) {
+        format(search->path, sizeof(search->path), "%.*s%s", (int)length, directory, below);
+        if (try_path(search))
+            return true;
+    }
+    return false;
+}
+
+int debug_file_open_common(struct elf_file *common, const struct elf_file *file)
+{
+    struct search *search = sys_map(sizeof(*search));
+    if (!search)
+        return -ENOMEM;
+    struct object linked = {.path = ""};
+    search->object = &linked;
+    search->own = file;
+    search->debug = common;
+    const char *path = read_common_link(search, &linked);
+    bool is_found = path && (try_build_id(search) || try_common_path(search, path));
+    sys_unmap(search, sizeof(*search));
+    return is_found ? 0 : -ENOENT;
 }
 
 int debug_file_open(struct elf_file *debug, const struct object *object, const struct elf_file *own)

@@ -6,6 +6,11 @@
  * directories are those of LIBAGENT_DEBUG_PATH. Taken is only one that has the object's build id;
  * where one of both has none, one whose CRC-32 is what .gnu_debuglink says.
  *
+ * And the file to which dwz moved what the debugging information of several has in common, as
+ * Debian's packages have it. The file's .gnu_debugaltlink has its path and build id; looked for by
+ * the build id, by the path, and where that leads through a folder .dwz, by what follows in
+ * DIRECTORY/.dwz.
+ *
  * Owns: nothing. Context: INIT, TICK. Locks: none. Memory: one mapping, freed before it returns. */
 #ifndef LIBAGENT_DEBUG_FILE_H
 #define LIBAGENT_DEBUG_FILE_H
@@ -20,5 +25,7 @@ enum { DEBUG_LINK_CHECKED_MAX = 64 << 20 };
  * 0, -ENOENT, or -ENOMEM. */
 int debug_file_open(struct elf_file *debug, const struct object *object,
                     const struct elf_file *own) MUST_USE;
+/* Opens the one that `file`, which is open, has in common with others. The same. */
+int debug_file_open_common(struct elf_file *common, const struct elf_file *file) MUST_USE;
 
 #endif

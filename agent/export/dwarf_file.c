@@ -4,6 +4,7 @@
 
 #include "agent/base/sys.h"
 #include "agent/export/address_search.h"
+#include "agent/export/debug_file.h"
 
 enum {
     UNIT_TYPE_COMPILE = 1,
@@ -39,20 +40,24 @@ static int open_sections(struct dwarf_file *dwarf, size_t room)
     for (int i = 0; i < DWARF_SECTIONS; i++) {
         dwarf->states[i] =
             debug_section_open(&dwarf->sections[i], dwarf->file, section_names[i], &room);
-        if (dwarf->states[i] && (dwarf->states[i] != -ENOENT || i == DWARF_INFO))
+        bool is_needed = i == DWARF_INFO && !dwarf->is_common; /* which may have texts alone */
+        if (dwarf->states[i] && (dwarf->states[i] != -ENOENT || is_needed))
             return dwarf->states[i];
     }
     dwarf->unpacked = need;
+    dwarf->room = room;
     return 0;
 }
 
-int dwarf_open(struct dwarf_file **dwarf, const struct elf_file *file, size_t room, uint64_t *steps)
+static int open_file(struct dwarf_file **dwarf, const struct elf_file *file, size_t room,
+                     uint64_t *steps, bool is_common)
 {
     struct dwarf_file *opened = sys_map(sizeof(*opened));
     if (!opened)
         return -ENOMEM;
     opened->file = file;
     opened->steps = steps;
+    opened->is_common = is_common;
     for (int i = 0; i < DWARF_SECTIONS; i++)
         opened->states[i] = -ENOENT;
     int error = open_sections(opened, room);
@@ -63,8 +68,17 @@ int dwarf_open(struct dwarf_file **dwarf, const struct elf_file *file, size_t ro
     return error;
 }
 
+int dwarf_open(struct dwarf_file **dwarf, const struct elf_file *file, size_t room, uint64_t *steps)
+{
+    return open_file(dwarf, file, room, steps, false);
+}
+
 void dwarf_close(struct dwarf_file *dwarf)
 {
+    if (dwarf->common) {
+        dwarf_close(dwarf->common);
+        elf_close(&dwarf->common_file);
+    }
     for (int i = 0; i < DWARF_SECTIONS; i++)
         if (dwarf->states[i] == 0)
             debug_section_close(&dwarf->sections[i]);
@@ -143,6 +157,46 @@ int dwarf_unit_of(struct dwarf_file *dwarf, uint64_t offset, struct dwarf_unit *
     return error ? error : offset < unit->first || offset >= unit->end ? -ENOEXEC : 0;
 }
 
+/* ---- The common file ------------------------------------------------------------------------- */
+
+enum { BYTES_A_STEP = 8 }; /* of what is unpacked */
+
+static int list_units(struct dwarf_file *dwarf)
+{
+    struct dwarf_unit unit;
+    int error = 0;
+    for (uint64_t at = 0; dwarf->units.size < DWARF_UNITS_MAX * sizeof(at); at = unit.end) {
+        error = dwarf_read_unit(dwarf, at, &unit);
+        if (error)
+            break;
+        buffer_append(&dwarf->units, &at, sizeof(at));
+    }
+    return error == -ENOENT ? dwarf->units.error : error;
+}
+
+struct dwarf_file *dwarf_common(struct dwarf_file *dwarf)
+{
+    /* A common file has none: there is no chain of them. */
+    if (dwarf->was_common_looked_for || dwarf->is_common)
+        return dwarf->common;
+    dwarf->was_common_looked_for = true;
+    struct dwarf_file *common;
+    if (debug_file_open_common(&dwarf->common_file, dwarf->file))
+        return NULL;
+    if (open_file(&common, &dwarf->common_file, dwarf->room, dwarf->steps, true)) {
+        elf_close(&dwarf->common_file);
+        return NULL;
+    }
+    if (!dwarf_take_steps(dwarf, common->unpacked / BYTES_A_STEP) || list_units(common)) {
+        dwarf_close(common);
+        elf_close(&dwarf->common_file);
+        return NULL;
+    }
+    return dwarf->common = common;
+}
+
+/* ---- Values ---------------------------------------------------------------------------------- */
+
 /* The number at place `index` of a table of offsets or addresses. */
 static bool look_up(struct dwarf_file *dwarf, enum dwarf_section section, uint64_t base,
                     uint64_t index, unsigned size, uint64_t *found)
@@ -161,6 +215,13 @@ size_t dwarf_text(struct dwarf_file *dwarf, const struct dwarf_unit *unit, struc
 {
     struct cursor cursor;
     text[0] = 0;
+    if (value.kind == VALUE_COMMON_TEXT) {
+        dwarf = dwarf_common(dwarf);
+        if (!dwarf)
+            return 0;
+        value =
+            (struct dwarf_value){.kind = VALUE_TEXT, .section = DWARF_STR, .number = value.number};
+    }
     if (value.kind == VALUE_TEXT_INDEX) {
         if (!look_up(dwarf, DWARF_STR_OFFSETS, unit->texts_base, value.number, unit->offset_size,
                      &value.number))

@@ -139,9 +139,11 @@ struct dwarf_value dwarf_read_form(struct cursor *cursor, const struct dwarf_uni
     case FORM_REF_SUP4:
     case FORM_REF_SUP8:
     case FORM_STRP_SUP:
-    case FORM_GNU_REF_ALT:
-    case FORM_GNU_STRP_ALT:
         return value_of(VALUE_OTHER, 0);
+    case FORM_GNU_REF_ALT:
+        return value_of(VALUE_COMMON_REFERENCE, number);
+    case FORM_GNU_STRP_ALT:
+        return value_of(VALUE_COMMON_TEXT, number);
     case FORM_DATA16:
         return skipped(cursor, 16);
     case FORM_LOCLISTX:

@@ -185,13 +185,22 @@ int inlined_frames_find(struct dwarf_file *dwarf, const struct dwarf_unit *unit,
     return error ? error : walk_entries(&walk, &cursor, table);
 }
 
-/* Takes what the entry adds to what is known; the offset of the one that it refers to, or 0. */
-static uint64_t read_names(struct cursor *cursor, const struct dwarf_unit *unit,
-                           const struct abbreviation_table *table,
-                           const struct abbreviation *abbreviation,
-                           struct source_function *function)
+static void take_name(struct source_function *function, struct dwarf_file *dwarf,
+                      const struct dwarf_unit *unit, struct dwarf_value name)
 {
-    uint64_t next = 0;
+    function->name = name;
+    function->name_dwarf = dwarf;
+    function->name_unit = *unit;
+}
+
+/* Takes what the entry adds to what is known; which one it refers to. */
+static struct dwarf_value read_names(struct dwarf_file *dwarf, struct cursor *cursor,
+                                     const struct dwarf_unit *unit,
+                                     const struct abbreviation_table *table,
+                                     const struct abbreviation *abbreviation,
+                                     struct source_function *function)
+{
+    struct dwarf_value next = {.kind = VALUE_NONE};
     const struct abbreviation_attribute *attributes = dwarf_attributes(table, abbreviation);
     uint64_t file = 0, line = 0;
     for (uint32_t i = 0; i < abbreviation->count; i++) {
@@ -199,17 +208,13 @@ static uint64_t read_names(struct cursor *cursor, const struct dwarf_unit *unit,
         switch (attributes[i].name) {
         case ATTRIBUTE_LINKAGE_NAME:
         case ATTRIBUTE_MIPS_LINKAGE_NAME:
-            if (!function->is_linkage) {
-                function->name = value;
-                function->name_unit = *unit;
-                function->is_linkage = true;
-            }
+            if (!function->is_linkage)
+                take_name(function, dwarf, unit, value);
+            function->is_linkage = true;
             break;
         case ATTRIBUTE_NAME:
-            if (function->name.kind == VALUE_NONE) {
-                function->name = value;
-                function->name_unit = *unit;
-            }
+            if (function->name.kind == VALUE_NONE)
+                take_name(function, dwarf, unit, value);
             break;
         case ATTRIBUTE_DECL_FILE:
             file = value.number;
@@ -219,7 +224,7 @@ static uint64_t read_names(struct cursor *cursor, const struct dwarf_unit *unit,
             break;
         case ATTRIBUTE_ABSTRACT_ORIGIN:
         case ATTRIBUTE_SPECIFICATION:
-            next = value.kind == VALUE_REFERENCE ? value.number : 0;
+            next = value;
             break;
         default:
             break;
@@ -228,6 +233,7 @@ static uint64_t read_names(struct cursor *cursor, const struct dwarf_unit *unit,
     if (line && !function->line) {
         function->line = line;
         function->file = file;
+        function->dwarf = dwarf;
         function->unit = unit->offset;
     }
     return next;
@@ -254,9 +260,15 @@ int source_function_read(struct dwarf_file *dwarf, uint64_t entry, struct source
             dwarf_abbreviation(dwarf, table, cursor_uleb(&cursor));
         if (!abbreviation || !dwarf_take_steps(dwarf, 1 + abbreviation->count))
             return -ENOEXEC;
-        entry = read_names(&cursor, &unit, table, abbreviation, function);
+        struct dwarf_value next = read_names(dwarf, &cursor, &unit, table, abbreviation, function);
         if (cursor.failed)
             return -ENOEXEC;
+        if (next.kind == VALUE_COMMON_REFERENCE && !function->is_linkage) {
+            dwarf = dwarf_common(dwarf);
+            unit.end = 0;
+        }
+        bool is_known = next.kind == VALUE_REFERENCE || next.kind == VALUE_COMMON_REFERENCE;
+        entry = dwarf && is_known ? next.number : 0;
     }
     return function->name.kind == VALUE_NONE ? -ENOENT : 0;
 }

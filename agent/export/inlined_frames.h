@@ -27,7 +27,10 @@ int inlined_frames_find(struct dwarf_file *dwarf, const struct dwarf_unit *unit,
                         uint32_t *innermost, struct buffer *frames) MUST_USE;
 
 struct source_function {
-    uint64_t unit; /* offset of the unit that its line and file stand in */
+    struct dwarf_file
+        *dwarf; /* that its line and file stand in, and the offset of the unit there */
+    uint64_t unit;
+    struct dwarf_file *name_dwarf;
     struct dwarf_unit name_unit;
     struct dwarf_value name; /* as linkers have it where that is known */
     bool is_linkage;

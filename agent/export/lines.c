@@ -111,11 +111,12 @@ static struct line_frame function_of(struct work *work, uint32_t number)
     struct source_function function;
     *known = (struct line_frame){.name = LINES_NO_TEXT, .file = LINES_NO_TEXT, .line = 1};
     if (source_function_read(work->dwarf, frame->entry, &function) == 0) {
-        size_t length = dwarf_text(work->dwarf, &function.name_unit, function.name, work->text,
-                                   sizeof(work->text));
+        size_t length = dwarf_text(function.name_dwarf, &function.name_unit, function.name,
+                                   work->text, sizeof(work->text));
         if (length)
             known->name = add_text(work, length);
-        if (function.unit == work->unit.offset && function.line && function.line <= INT32_MAX) {
+        if (function.dwarf == work->dwarf && function.unit == work->unit.offset && function.line &&
+            function.line <= INT32_MAX) {
             known->file = path_of(work, function.file);
             known->start_line = (uint32_t)function.line;
         }
@@ -213,7 +214,9 @@ static int read_unit(struct work *work)
         else
             answer(work, i);
     error = work->frames->error ? work->frames->error : work->texts->error;
-    return error ? error : work->functions.error;
+    if (!error)
+        error = work->functions.error;
+    return error || work->steps ? error : -EAGAIN; /* texts may be missing */
 }
 
 /* ---- One object ---------------------------------------------------------------------------- */

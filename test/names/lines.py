@@ -6,6 +6,7 @@ where more than 0.1 % of all differ in no known way.
 The name of the code's own function is not compared: it comes from the table of symbols (corpus.py)."""
 
 import os
+import shutil
 import sys
 
 from corpus import FOLDER, NAMES_OF, functions, make_corpus, run
@@ -37,6 +38,19 @@ def more_forms():
             run("strip", "-o", f"{out}.stripped", out)
             run("objcopy", f"--add-gnu-debuglink={out}.stripped.debug", f"{out}.stripped")
             yield f"{out}.stripped", whole
+    # Moved by dwz: within a file, and to one that several have in common, plain and packed.
+    wholes = [os.path.join(FOLDER, f"cxx.cc.{name}")
+              for name in ("g++.O1", "g++.O2", "g++.O3", "g++.dwarf4", "g++.sections")]
+    for whole in wholes:
+        run("dwz", "-o", f"{whole}.dwz", whole)
+        yield f"{whole}.dwz", whole
+        shutil.copy(whole, f"{whole}.common")
+    common = os.path.join(FOLDER, "common.debug")
+    run("dwz", "-m", common, "-M", "common.debug", *(f"{whole}.common" for whole in wholes))
+    for whole in wholes:
+        yield f"{whole}.common", whole
+        run("objcopy", "--compress-debug-sections=zlib", f"{whole}.common", f"{whole}.packed")
+        yield f"{whole}.packed", whole
 
 
 def normal(path):

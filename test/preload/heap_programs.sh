@@ -1,5 +1,7 @@
-# heap_programs.sh redis N | sqlite N | python N | nginx | gcc | postgres: programs that fill their
-# heap, give half of it back, and are asked for a profile each time (signal 39, rtmin+5).
+# heap_programs.sh redis N | sqlite N | python N | nginx | gcc | cursors | postgres: programs that fill
+# their heap, give a part of it back, and are asked for a profile (signal 39, rtmin+5) each time, while
+# they wait: for the next command, for clients that do not read on, for the rest of a source.
+# postgres alone writes its profiles as it works.
 set -e
 . "$(dirname "$0")/servers.sh"
 
@@ -60,40 +62,86 @@ END
     ;;
 nginx)
     start_nginx nobody 512
+    seq 1 200000 > pages/many # packed it is more than a socket takes of it
     /usr/bin/python3 - <<'END'
-import http.client, os, signal, socket, time
-def get(keep):
+import http.client, os, signal, socket, subprocess, time
+def get(page, keep):
     connection = http.client.HTTPConnection("localhost")
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.connect("socket")
-    connection.request("GET", "/numbers", headers={"Accept-Encoding": "gzip"})
+    connection.request("GET", page, headers={"Accept-Encoding": "gzip"})
     answer = connection.getresponse()
     assert answer.status == 200
     return (connection, answer) if keep else answer.read()
 master = int(open("nginx.pid").read())
+def workers():
+    with open(f"/proc/{master}/task/{master}/children") as children:
+        return children.read().split()
+asked = {}
+def profile():
+    for worker in workers():
+        asked[worker] = asked.get(worker, 0) + 1
+        subprocess.run(["sh", "profile", worker, str(asked[worker])], check=True)
 for reload in range(3):
-    half_read = [get(True) for i in range(100)]
-    for i in range(200):
-        get(False)
-        time.sleep(0.005)
+    half_read = [get("/many", True) for i in range(60)]
+    profile()
+    before = set(workers())
     os.kill(master, signal.SIGHUP)
-    time.sleep(0.5)
+    while len(set(workers()) - before) < 2: # the old ones have clients to wait for
+        time.sleep(0.02)
+    for i in range(200):
+        get("/numbers", False)
+    profile()
+    for connection, answer in half_read:
+        answer.read()
 END
     kill -QUIT "$(cat nginx.pid)"
     wait
     ;;
 gcc)
+    mkfifo middle.h end.h
     awk 'BEGIN {
         print "#include <stdio.h>\n#include <string.h>\nstruct s { int a[8]; double d; };"
         for (i = 0; i < 900; i++) {
+            if (i == 450) print "#include \"middle.h\""
             printf "int f%d(struct s *p, int n) { int r = %d;\n", i, i
             printf "for (int i = 0; i < n; i++) { r += p[i].a[i %% 8] * %d;\n", i * 31 % 97
             printf "if (r & %d) { p[i].d /= r; r ^= (int)p[i].d; }\n", i % 13 + 1
             printf "switch (r %% 7) { case 1: r += %d; break; case 4: memset(p, r, n); }}\n", i
             printf "return r + printf(\"%%d\", r); }\n"
         }
+        print "#include \"end.h\""
     }' > big.c
-    gcc -O2 -c big.c -o big.o
+    gcc -O2 -c big.c -o big.o &
+    for number in 1 2; do
+        case $number in 1) exec 3> middle.h ;; 2) exec 3> end.h ;; esac
+        cc1=$(tr -d " " < "/proc/$!/task/$!/children")
+        sh profile "$cc1" "$number"
+        exec 3>&-
+    done
+    wait $!
+    ;;
+cursors)
+    start_postgres
+    cp ../profile .
+    as_postgres "$bin/psql" -h "$PWD" -q -t -v ON_ERROR_STOP=1 postgres <<'END' > /dev/null
+SELECT pg_backend_pid() AS backend \gset
+\setenv BACKEND :backend
+SET work_mem = '512MB';
+BEGIN;
+DECLARE sorted CURSOR FOR SELECT md5(i::text) AS m FROM generate_series(1, 300000) i ORDER BY m;
+FETCH 10 FROM sorted;
+\! sh profile $BACKEND 1
+DECLARE grouped CURSOR FOR
+    SELECT md5(i::text) AS m, count(*) FROM generate_series(1, 200000) i GROUP BY m;
+FETCH 10 FROM grouped;
+\! sh profile $BACKEND 2
+CLOSE sorted;
+\! sh profile $BACKEND 3
+COMMIT;
+\! sh profile $BACKEND 4
+END
+    stop_postgres
     ;;
 postgres)
     start_postgres

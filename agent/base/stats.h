@@ -49,6 +49,7 @@
     X(LINES_PUT_OFF, "addresses without file and line yet: put off to the next profile")           \
     X(LINES_LEFT_OUT, "addresses without file and line: LIBAGENT_SYMBOL_LIMIT, or damaged")        \
     X(UNWIND_NOT_LIBUNWIND, "stacks walked by cfi: libunwind was in use")                          \
+    X(UNWIND_NOT_RECORDS, "stacks walked by cfi: frame records did not lead to their end")         \
     X(UNWIND_CACHE_MISSES, "unwind rules interpreted")                                             \
     X(MODULES_LOADED, "objects registered")                                                        \
     X(FRAMES_LEFT_OUT, "objects with call frame information too large or compressed: left out")

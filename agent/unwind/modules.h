@@ -68,6 +68,9 @@ struct object_debug_frame {
         code_hash; /* of some of the object's code, which tells objects without build id apart */
 };
 
+/* Whether an object's functions keep frame records (frame_pointers.c). */
+enum object_records { RECORDS_NOT_ASKED, RECORDS_KEPT, RECORDS_NONE };
+
 struct object {
     const char *path; /* as the loader has it; the main program's from /proc/self/exe; "[vdso]" */
     uint8_t build_id[BUILD_ID_MAX];
@@ -80,6 +83,7 @@ struct object {
     bool in_place;        /* unwind tables are those of the app's own mapping */
     bool has_few_frames;  /* code without rules is what it mostly has */
     bool frames_complete; /* nothing more is to be found in its file (elf_frames.h) */
+    uint8_t records;      /* enum object_records; relaxed: all who ask find the same */
     struct object_segment segments[OBJECT_SEGMENTS_MAX];
     struct object_table eh_frame_hdr; /* data is NULL where fde_index is ours */
     struct object_table eh_frame; /* the section, or from hdr's pointer to the end of its segment */

@@ -53,39 +53,62 @@ START_TEST(test_allocations)
 }
 END_TEST
 
-/* Samples whose stack has both functions; *under: those with the inner one. */
-static int64_t reaches_over_liar(const char *unwinder, int64_t *under)
+/* Samples whose stack has `inner`; *both: those that are whole and have `outer`, too. */
+static int64_t reaches(const struct run_request *request, const char *inner, const char *outer,
+                       int64_t *both)
 {
     struct run run;
     struct profile profile;
-    int64_t both = 0;
-    *under = 0;
-    run_program(&run, &(struct run_request){.program = "lying_tables",
-                                            .arguments = (const char *[]){"500", NULL},
-                                            .environment =
-                                                (const char *[]){unwinder, "LIBAGENT_PROFILES=cpu",
-                                                                 "LIBAGENT_FREQUENCY=250", NULL}});
+    int64_t under = 0;
+    *both = 0;
+    run_program(&run, request);
     run_expect_quiet_success(&run);
     profile_load(&profile, run.profiles, "cpu", run.pid);
     for (size_t i = 0; i < profile.stack_count; i++) {
         const struct stack *stack = &profile.stacks[i];
-        if (!stack_has(stack, "under_liar"))
+        if (!stack_has(stack, inner))
             continue;
-        *under += stack->values[CPU_SAMPLES];
-        if (stack_has(stack, "above_liar") && stack_is_whole(stack))
-            both += stack->values[CPU_SAMPLES];
+        under += stack->values[CPU_SAMPLES];
+        if (stack_has(stack, outer) && stack_is_whole(stack))
+            *both += stack->values[CPU_SAMPLES];
     }
     profile_free(&profile);
     run_free(&run);
-    ck_assert_int_ge(*under, 5);
-    return both;
+    ck_assert_int_ge(under, 5);
+    return under;
+}
+
+static int64_t reaches_over_liar(const char *unwinder, int64_t *both)
+{
+    return reaches(
+        &(struct run_request){.program = "lying_tables",
+                              .arguments = (const char *[]){"500", NULL},
+                              .environment = (const char *[]){unwinder, "LIBAGENT_PROFILES=cpu",
+                                                              "LIBAGENT_FREQUENCY=250", NULL}},
+        "under_liar", "above_liar", both);
 }
 
 START_TEST(test_records_alone_are_followed)
 {
-    int64_t under;
-    ck_assert_int_eq(reaches_over_liar("LIBAGENT_UNWINDER=cfi", &under), 0);
-    int64_t both = reaches_over_liar("LIBAGENT_UNWINDER=fp", &under);
+    int64_t both;
+    reaches_over_liar("LIBAGENT_UNWINDER=cfi", &both);
+    ck_assert_int_eq(both, 0);
+    int64_t under = reaches_over_liar("LIBAGENT_UNWINDER=fp", &both);
+    ck_assert_int_eq(both, under);
+}
+END_TEST
+
+START_TEST(test_register_that_holds_something_else)
+{
+    static const char *const places[] = {"above", "stack"};
+    int64_t both;
+    int64_t under = reaches(
+        &(struct run_request){.program = "busy_register",
+                              .arguments = (const char *[]){places[_i], "300", NULL},
+                              .environment =
+                                  (const char *[]){"LIBAGENT_UNWINDER=fp", "LIBAGENT_PROFILES=cpu",
+                                                   "LIBAGENT_FREQUENCY=250", NULL}},
+        "under_keeper", "above_keeper", &both);
     ck_assert_int_eq(both, under);
 }
 END_TEST
@@ -193,6 +216,7 @@ Suite *suite(void)
     tcase_add_loop_test(tcase, test_shapes_by_frame_pointers, 0, SHAPE_COUNT);
     tcase_add_test(tcase, test_allocations);
     tcase_add_test(tcase, test_records_alone_are_followed);
+    tcase_add_loop_test(tcase, test_register_that_holds_something_else, 0, 2);
     tcase_add_test(tcase, test_programs_unwinding_is_its_own);
     tcase_add_test(tcase, test_plugin_of_c_program_throws);
     tcase_add_test(tcase, test_libunwind_is_not_there);

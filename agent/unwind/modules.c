@@ -39,6 +39,7 @@ struct module_list *modules_list;
 uint32_t modules_generation;
 uintptr_t modules_self_start, modules_self_end;
 uint32_t modules_stale;
+uint32_t modules_scans;
 
 /* An object in whose code a walker met an address without a rule, and whose file may tell more. One
  * at a time: another one is met again. */
@@ -377,6 +378,8 @@ int modules_rescan_within(uint64_t wait_ns)
         return error;
     }
     error = scan_and_publish(NULL);
+    if (!error)
+        add_relaxed(&modules_scans, 1);
     loader_lock_give(loader_taken);
     lock_release(&modules_lock);
     return error;

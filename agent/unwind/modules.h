@@ -118,6 +118,8 @@ extern HIDDEN uintptr_t modules_self_start, modules_self_end;
 /* Set (relaxed) by a walker that met a pc in no module, or no rule in one whose file may have some
  * (elf_frames.h), and by a dlopen that could not be watched; read by whoever may rescan. */
 extern HIDDEN uint32_t modules_stale;
+/* Grows with each scan of the loaded objects that came to its end, whoever made it (relaxed). */
+extern HIDDEN uint32_t modules_scans;
 /* The next moment at which that is safe rescans. Any context. */
 void modules_want_rescan(void);
 /* A walker met an address of the object without a rule. SIG, HOOK. */

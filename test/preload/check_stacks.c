@@ -8,7 +8,7 @@ enum { CPU_MS = 2000 };
 
 START_TEST(test_cpu_samples)
 {
-    shape_expect_cpu("recursion", &shapes[_i], CPU_MS, "cfi", 0);
+    shape_expect_cpu("recursion", &shapes[_i], CPU_MS, "cfi");
 }
 END_TEST
 
@@ -19,7 +19,7 @@ START_TEST(test_tables_that_the_loader_does_not_know)
     static const char *const leaves[] = {"plt", "signal", "descent"};
     for (size_t i = 0; i < SHAPE_COUNT; i++)
         if (strcmp(shapes[i].leaf, leaves[_i / 2]) == 0)
-            shape_expect_cpu(programs[_i % 2], &shapes[i], CPU_MS, "cfi", 0);
+            shape_expect_cpu(programs[_i % 2], &shapes[i], CPU_MS, "cfi");
 }
 END_TEST
 

@@ -4,8 +4,7 @@
  * adds up to the clocks of the kernel and to what the program counted.
  *
  * Sampling is random, so limits are held with room for chance, which is small in a long run:
- *  - A share of at most q is refused when a run whose true share is q would show so much with a
- *    probability of at most 1e-9 (Chernoff: n KL(x / n || q) > log 1e9).
+ *  - Shares as chance.h has it.
  *  - Of allocations of s bytes each is sampled for itself, with p = 1 - exp(-s / interval), and
  * then counts v / p. The sum errs by more than t with a probability of at most 2 exp(-t^2 / (2 V +
  * 2/3 M t)) (Bernstein), V = sum v^2 (1 - p) / p, M = max v / p: t is chosen so that this is 1e-9,
@@ -15,13 +14,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "test/chance.h"
 #include "test/check.h"
 #include "test/preload/profile_reader.h"
 #include "test/preload/run_program.h"
 #include "test/preload/storm.h"
 #include "test/temp_path.h"
-
-#define LOG_ALARM 20.7 /* log 1e9 */
 
 #define INCOMPLETE_MAX 0.005
 #define DROPPED_MAX    0.05
@@ -39,12 +37,8 @@ static const struct variant {
     const char *unwinder, *program;
     unsigned part;           /* of the time */
     unsigned alloc_interval; /* in KiB */
-    /* Who stands for storm_new: frames of libstdc++, which has no frame records, hide it. */
-    const char *new_site;
 } variants[] = {
-    {"cfi", "storm", 1, 64, "storm_new"},
-    {"libunwind", "storm", 2, 256, "storm_new"},
-    {"fp", "storm_records", 3, 64, "operator new(unsigned long, std::nothrow_t const&)"}};
+    {"cfi", "storm", 1, 64}, {"libunwind", "storm", 2, 256}, {"fp", "storm_records", 3, 64}};
 
 /* In bytes, of the variant that runs. */
 static double alloc_interval;
@@ -79,22 +73,13 @@ static void teardown(void)
 
 /* ---- shares ---- */
 
-static double divergence(double x, double p)
-{
-    return (x > 0 ? x * log(x / p) : 0) + (x < 1 ? (1 - x) * log((1 - x) / (1 - p)) : 0);
-}
-
-static bool share_is_above(double part, double count, double limit)
-{
-    return part / count > limit && count * divergence(part / count, limit) > LOG_ALARM;
-}
-
 static void expect_share(const char *what, double part, double count, double limit)
 {
     fprintf(stderr, "%s: %.0f of %.0f, %.3f %% (limit %.1f %%)\n", what, part, count,
             100 * part / count, 100 * limit);
     ck_assert_msg(count >= 100, "%s: only %.0f samples", what, count);
-    ck_assert_msg(!share_is_above(part, count, limit), "%s: %.0f of %.0f", what, part, count);
+    ck_assert_msg(!chance_share_is_above(part, count, limit), "%s: %.0f of %.0f", what, part,
+                  count);
 }
 
 /* `unit`: about the value of one sample, or more. */
@@ -165,7 +150,7 @@ static void add_truth(struct truth *truth, const uint64_t counts[STORM_SIZES], i
 /* `folded`: of samples whose stack is not known. */
 static void expect_truth(const char *what, const struct truth *truth, double seen, double folded)
 {
-    double log_alarm = LOG_ALARM + log(2), middle = truth->largest * log_alarm / 3;
+    double log_alarm = CHANCE_LOG_ALARM + log(2), middle = truth->largest * log_alarm / 3;
     double error = middle + sqrt(middle * middle + 2 * truth->variance * log_alarm);
     expect_between(what, seen, truth->sum - error - folded, truth->sum + error);
 }
@@ -190,8 +175,7 @@ static const char *line_of(const struct run *run, const char *key)
     return line + strlen(begin);
 }
 
-static void expect_allocations(const struct run *run, const struct profile *profile,
-                               const char *new_site)
+static void expect_allocations(const struct run *run, const struct profile *profile)
 {
     static const char *const ways[] = {
 #define X(name) "storm_" #name,
@@ -215,8 +199,7 @@ static void expect_allocations(const struct run *run, const struct profile *prof
             read_counts(line_of(run, ways[way]), counts);
             add_truth(&truth, counts, value);
             add_truth(&sum, counts, value);
-            bool is_new = strcmp(ways[way], "storm_new") == 0;
-            double seen = (double)profile_under(profile, value, is_new ? new_site : ways[way]);
+            double seen = (double)profile_under(profile, value, ways[way]);
             snprintf(what, sizeof(what), "%s of %s", values[k].name, ways[way]);
             expect_truth(what, &truth, seen, folded);
             seen_sum += seen;
@@ -374,7 +357,7 @@ START_TEST(test_storm)
     profile_free(&profile);
 
     profile_load(&profile, run.profiles, "heap", run.pid);
-    expect_allocations(&run, &profile, variant->new_site);
+    expect_allocations(&run, &profile);
     /* The largest of a storm's blocks counts for two intervals. */
     expect_whole("allocation stacks incomplete", &profile, ALLOC_BYTES, 2 * alloc_interval);
     profile_free(&profile);

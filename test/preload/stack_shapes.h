@@ -14,7 +14,7 @@ struct shape {
     const char *leaf;
     double in_libc;   /* share of the leaves that must be in libc, at least */
     uint32_t between; /* frames of step and descend: all of SHAPE_DEPTH, or 0: up to them */
-    double overhead;  /* share of the agent's own time, at most */
+    double overhead;  /* share of samples in the agent's own code, at most */
 };
 
 extern const struct shape shapes[SHAPE_COUNT];
@@ -26,9 +26,8 @@ void shape_start(struct run *run, const char *program, const char *leaf, unsigne
 /* Of each sample. Fails the test, and prints stacks that are not right. */
 void shape_expect(const struct profile *profile, const struct shape *shape, int value,
                   const char *where);
-/* Runs both places at once, and expects CPU samples of that shape, walked by `unwinder`; `overhead`
- * is added to what the shape allows. */
+/* Runs both places at once, and expects CPU samples of that shape, walked by `unwinder`. */
 void shape_expect_cpu(const char *program, const struct shape *shape, unsigned ms,
-                      const char *unwinder, double overhead);
+                      const char *unwinder);
 
 #endif

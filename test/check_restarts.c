@@ -35,14 +35,19 @@ static void setup(void)
     slot->last_waits = 12345; /* not by chance what it is */
 }
 
+/* Where the instruction takes the call's number from. */
+static uint64_t number_register = 57;
+
 static const void *at(size_t place)
 {
     static ucontext_t context;
     uintptr_t pc = (uintptr_t)code + place;
 #if defined(__x86_64__)
     context.uc_mcontext.gregs[REG_RIP] = (greg_t)pc;
+    context.uc_mcontext.gregs[REG_RAX] = (greg_t)number_register;
 #elif defined(__aarch64__)
     context.uc_mcontext.pc = pc;
+    context.uc_mcontext.regs[8] = number_register;
 #endif
     return &context;
 }
@@ -76,6 +81,26 @@ END_TEST
 START_TEST(code_that_runs_in_place_is_no_restart)
 {
     ck_assert_uint_eq(interval_after(NEITHER, 100), PERIOD_NS);
+}
+END_TEST
+
+static bool forbid_probes(long number, const long arguments[6], long *result)
+{
+    (void)arguments;
+    (void)result;
+    ck_assert_int_ne(number, SYS_rt_sigprocmask);
+    return false;
+}
+
+/* A loop is met at the same place by chance, with anything in the registers: at no cost. */
+START_TEST(what_holds_no_number_is_not_looked_at)
+{
+    number_register = 0x7f0012345678;
+    sys_override = forbid_probes;
+    ck_assert_uint_eq(interval_after(FIRST, 100), PERIOD_NS);
+    sys_override = NULL;
+    number_register = 219;
+    ck_assert_uint_gt(interval_after(FIRST, 10), PERIOD_NS);
 }
 END_TEST
 
@@ -134,6 +159,7 @@ Suite *suite(void)
     tcase_add_test(tcase, each_restart_doubles_the_interval);
     tcase_add_test(tcase, a_thread_that_goes_on_is_sampled_as_before);
     tcase_add_test(tcase, code_that_runs_in_place_is_no_restart);
+    tcase_add_test(tcase, what_holds_no_number_is_not_looked_at);
     tcase_add_test(tcase, a_call_that_waits_gets_on);
     tcase_add_test(tcase, the_timer_follows);
     tcase_add_test(tcase, ticks_leave_it_out);

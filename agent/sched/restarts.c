@@ -12,15 +12,26 @@ enum {
     STRETCH_BITS = 9, /* 512 times: 5 s at the default rate */
 };
 
-/* The kernel steps back to the instruction when the call is to begin anew. */
-static bool is_system_call(uintptr_t pc)
+/* The kernel steps back to the instruction when the call is to begin anew, with the call's number
+ * where the instruction takes it from. In a loop that is met twice at the same place there is
+ * rarely so small a number; only then is memory asked for. */
+static bool is_system_call(const struct unwind_regs *regs)
 {
+    enum { NUMBERS_END = 1024 }; /* no kernel has more calls */
+    uintptr_t pc = regs->r[UNWIND_PC];
 #if defined(__x86_64__)
     static const uint8_t instruction[] = {0x0f, 0x05};
+    enum { NUMBER = 0, X32 = 0x40000000 };
+    uint32_t number = (uint32_t)regs->r[NUMBER] & ~(uint32_t)X32;
 #elif defined(__aarch64__)
     static const uint8_t instruction[] = {0x01, 0x00, 0x00, 0xd4};
+    enum { NUMBER = 8 };
+    uint32_t number = (uint32_t)regs->r[NUMBER];
 #endif
-    return sys_readable(pc) && sys_readable(pc + sizeof(instruction) - 1) &&
+    if (number >= NUMBERS_END || !sys_readable(pc))
+        return false;
+    uintptr_t last = pc + sizeof(instruction) - 1;
+    return (last % PAGE_SIZE_MIN >= sizeof(instruction) - 1 || sys_readable(last)) &&
            memcmp((const void *)pc, instruction, sizeof(instruction)) == 0;
 }
 
@@ -42,7 +53,7 @@ void restarts_at_sample(struct thread_slot *slot, const void *ucontext)
         store_relaxed(&slot->restarts, 0);
         return;
     }
-    uint16_t waited = is_system_call(pc) ? waits() : (uint16_t)~slot->last_waits;
+    uint16_t waited = is_system_call(&regs) ? waits() : (uint16_t)~slot->last_waits;
     if (waited != slot->last_waits)
         store_relaxed(&slot->restarts, 0);
     else if (slot->restarts < PATIENCE + STRETCH_BITS)

@@ -17,7 +17,7 @@ START_TEST(failed_blob_stays_at_the_head)
 {
     start_run_loop();
     submit_blob(0);
-    sem_wait(&watch.asleep);
+    wait_until_asleep();
     ck_assert_int_eq(count_in_log("libagent: "), 1);
     ck_assert_int_eq(count_in_log("cannot write profiles to "), 1);
     ck_assert_int_eq(count_in_log(watch_output), 1);
@@ -25,9 +25,9 @@ START_TEST(failed_blob_stays_at_the_head)
     ck_assert(!nothing_is_left());
     /* Each submit is a try, and says nothing more. */
     submit_blob(1);
-    sem_wait(&watch.asleep);
+    wait_until_asleep();
     submit_blob(2);
-    sem_wait(&watch.asleep);
+    wait_until_asleep();
     ck_assert_int_eq(count_in_log("libagent: "), 1);
     make_output_possible();
     submit_blob(3);
@@ -39,7 +39,7 @@ START_TEST(failed_blob_stays_at_the_head)
     ck_assert_int_eq(rename(watch_output, in_folder(watch_base, "out")), 0);
     ck_assert_int_eq(rmdir(watch_missing), 0);
     submit_blob(4);
-    sem_wait(&watch.asleep);
+    wait_until_asleep();
     ck_assert_int_eq(count_in_log("cannot write profiles to "), 2);
     make_output_possible();
     end_run_loop();
@@ -55,7 +55,7 @@ START_TEST(tries_are_repeated_by_time)
     uint64_t before = clock_monotonic_ns();
     submit_blob(0);
     start_run_loop();
-    sem_wait(&watch.asleep);
+    wait_until_asleep();
     ck_assert_int_eq(watch.timed_out, 3);
     ck_assert_uint_ge(watch.deadline, before + UPLOADER_RETRY_NS);
     ck_assert_uint_le(watch.deadline, clock_monotonic_ns() + UPLOADER_RETRY_NS);
@@ -109,7 +109,7 @@ START_TEST(blob_is_compressed_once)
     start_uploader(COMPRESSION_GZIP, 1 << 20);
     submit_blob(0);
     start_run_loop();
-    sem_wait(&watch.asleep);
+    wait_until_asleep();
     ck_assert_int_ge(watch.mmaps, 5); /* zlib's */
     watch.mmaps = 0;
     make_output_possible();
@@ -139,7 +139,7 @@ START_TEST(no_memory_to_compress)
     __atomic_store_n(&refusals, 1, __ATOMIC_RELEASE);
     submit_blob(0);
     start_run_loop();
-    sem_wait(&watch.asleep);
+    wait_until_asleep();
     ck_assert_int_eq(count_in_log("out of memory"), 1);
     ck_assert_int_eq(count_in_log(watch_output), 1);
     __atomic_store_n(&refusals, 0, __ATOMIC_RELEASE);
@@ -152,7 +152,7 @@ START_TEST(bounded_while_it_fails)
 {
     start_run_loop();
     submit_blob(0);
-    sem_wait(&watch.asleep);
+    wait_until_asleep();
     /* Stopped on its way into the next try, the run loop has blob 0 in hand. */
     stop_run_loop_at(SYS_mkdirat);
     submit_blob(1);
@@ -162,9 +162,7 @@ START_TEST(bounded_while_it_fails)
     ck_assert_uint_eq(stats_get(STAT_WINDOWS_DROPPED), 0);
     sem_post(&watch.go_on);
     /* It fails, and there is no room to put it back. */
-    sem_wait(&watch.asleep);
-    while (stats_get(STAT_WINDOWS_DROPPED) == 0)
-        sem_wait(&watch.asleep);
+    wait_until_asleep();
     ck_assert_uint_eq(stats_get(STAT_WINDOWS_DROPPED), 1);
     make_output_possible();
     end_run_loop();
@@ -178,7 +176,7 @@ START_TEST(what_fails_at_the_end_is_lost_and_said)
     for (uint32_t i = 0; i < 3; i++)
         submit_blob(i);
     start_run_loop();
-    sem_wait(&watch.asleep);
+    wait_until_asleep();
     end_run_loop();
     ck_assert(nothing_is_left());
     ck_assert_uint_eq(stats_get(STAT_WINDOWS_FAILED), 3);

@@ -42,7 +42,8 @@ static bool map_by_libc(long number, const long args[6], long *result)
     return false;
 }
 
-static bool observe_wait(const struct timespec *deadline, long *result)
+static bool observe_wait(uint32_t *news, uint32_t seen, const struct timespec *deadline,
+                         long *result)
 {
     if (!deadline) {
         sem_post(&watch.idle);
@@ -50,6 +51,8 @@ static bool observe_wait(const struct timespec *deadline, long *result)
     }
     watch.deadline = (uint64_t)deadline->tv_sec * NS_PER_SEC + (uint64_t)deadline->tv_nsec;
     if (watch.time_outs == 0) {
+        __atomic_store_n(&watch.news, news, __ATOMIC_RELAXED);
+        __atomic_store_n(&watch.seen, seen, __ATOMIC_RELEASE);
         sem_post(&watch.asleep);
         return false;
     }
@@ -71,7 +74,8 @@ bool watch_calls(long number, const long args[6], long *result)
             sem_wait(&watch.go_on);
         }
         if (number == SYS_futex && (args[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET)
-            return observe_wait((const struct timespec *)args[3], result);
+            return observe_wait((uint32_t *)args[0], (uint32_t)args[2],
+                                (const struct timespec *)args[3], result);
     }
     return map_by_libc(number, args, result);
 }
@@ -96,6 +100,16 @@ void end_run_loop(void)
     uploader_finish();
     ck_assert_int_eq(uploader_wait_done(clock_monotonic_ns() + 20 * NS_PER_SEC), 0);
     ck_assert_int_eq(pthread_join(run_loop, NULL), 0);
+}
+
+/* Between a blob's entry into the queue and the word that tells of it the loop may try, and begin
+ * a wait that does not last: that is not the one that is waited for. */
+void wait_until_asleep(void)
+{
+    do
+        sem_wait(&watch.asleep);
+    while (__atomic_load_n(&watch.seen, __ATOMIC_ACQUIRE) !=
+           __atomic_load_n(__atomic_load_n(&watch.news, __ATOMIC_RELAXED), __ATOMIC_ACQUIRE));
 }
 
 void stop_run_loop_at(long number)

@@ -25,7 +25,9 @@ struct watch {
     sem_t stopped;
     sem_t go_on;
     sem_t idle;        /* posted when it begins to wait for blobs */
-    sem_t asleep;      /* posted when it begins to wait for its next try */
+    sem_t asleep;      /* posted when it begins to wait for its next try: wait_until_asleep */
+    uint32_t *news;    /* the word that it waits on then */
+    uint32_t seen;     /* and what it has seen there */
     uint64_t deadline; /* of the last of these waits */
     int time_outs;     /* so many of them end at once, by time */
     int timed_out;     /* so many have */
@@ -42,6 +44,8 @@ bool watch_calls(long number, const long args[6], long *result);
 
 void start_uploader(enum compression compression, uint64_t limit);
 void start_run_loop(void);
+/* It has tried all that was submitted, and waits for its next try. */
+void wait_until_asleep(void);
 void stop_run_loop_at(long number);
 void end_run_loop(void);
 /* What uploader_wait_done says at once. */

@@ -12,6 +12,9 @@
 enum {
     STOP_CHECK_MS = 100,
     CONNECT_LIMIT_MS = 10000,
+    /* Head and body: an answer needs a few hundred bytes, and one without end would be read, as
+     * fast as it comes, until the time limit. */
+    ANSWER_LIMIT = 256 * 1024,
 };
 
 enum client_state { CLIENT_UNOPENED, CLIENT_OPEN, CLIENT_ABSENT };
@@ -90,12 +93,15 @@ static void open_client(void)
 
 /* ---- what comes back ---- */
 
-/* libcurl's callbacks; size is 1. The rest of a long answer is read and forgotten, but not without
- * end: the time limit ends it. */
+/* libcurl's callbacks; size is 1. The rest of a long answer is read and forgotten; another number
+ * than that of the bytes ends the transfer. */
 static size_t take_body(const char *data, size_t size, size_t count, void *context)
 {
     struct http_response *response = context;
     size_t bytes = size * count;
+    response->taken += bytes;
+    if (response->taken > ANSWER_LIMIT)
+        return 0;
     size_t kept = MIN_OF(bytes, sizeof(response->body) - 1 - response->body_size);
     memcpy(response->body + response->body_size, data, kept);
     response->body_size += kept;
@@ -126,6 +132,9 @@ static size_t take_header(const char *line, size_t size, size_t count, void *con
 {
     struct http_response *response = context;
     size_t length = size * count, value;
+    response->taken += length;
+    if (response->taken > ANSWER_LIMIT)
+        return 0;
     const char *text = header_value(line, length, "retry-after", &value);
     if (text)
         format(response->retry_after, sizeof(response->retry_after), "%.*s", (int)value, text);
@@ -230,7 +239,9 @@ static void judge(void *easy, int code, size_t size, struct http_response *respo
                        : code < 0                 ? HTTP_GIVEN_UP
                                                   : HTTP_NOT_SENT;
     format(response->reason, sizeof(response->reason), "%s",
-           code < 0 ? "no time was left" : curl.easy_strerror(code));
+           response->taken > ANSWER_LIMIT ? "its answer does not end"
+           : code < 0                     ? "no time was left"
+                                          : curl.easy_strerror(code));
 }
 
 static void post(const struct http_request *request, uint64_t deadline_ns, bool (*stop)(void),

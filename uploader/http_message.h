@@ -40,6 +40,7 @@ struct http_response {
     char retry_after[48]; /* the header's text, else empty */
     char body[HTTP_ANSWER_SIZE];
     size_t body_size;              /* at most what is kept */
+    size_t taken;                  /* bytes of the whole answer */
     char reason[HTTP_REASON_SIZE]; /* where it was not answered, in words */
 };
 

@@ -13,7 +13,7 @@
 #include "test/preload/receiver.h"
 #include "test/preload/run_program.h"
 
-enum { TRIES = 3000, TRY_NS = 10000000 };
+enum { TRY_NS = 10000000 };
 
 static char spool[TEMP_PATH_SIZE + 16];
 
@@ -49,19 +49,6 @@ static void leave_profiles(const char *dialect)
     run_free(&run);
 }
 
-/* Reads the receiver's log until so many lines begin with the words. */
-static void wait_for(const char *words, int count)
-{
-    for (int i = 0;; i++) {
-        receiver_read(&receiver);
-        int seen = receiver_count(&receiver, words);
-        if (seen >= count)
-            return;
-        ck_assert_msg(i < TRIES, "%d of %d %s:\n%s", seen, count, words, receiver.log);
-        nanosleep(&(struct timespec){0, TRY_NS}, NULL);
-    }
-}
-
 static int count_spooled(void)
 {
     int count = -1;
@@ -92,11 +79,11 @@ START_TEST(test_sends_each_dialect)
     start_uploader(&run, NULL);
     for (int i = 1; i < 4; i++)
         leave_profiles(dialects[i]);
-    wait_for("pyroscope cpu", 1);
-    wait_for("pyroscope heap", 1);
-    wait_for("parca heap", 1);
-    wait_for("datadog all", 1);
-    wait_for("post heap", 1);
+    receiver_wait(&receiver, "pyroscope cpu", 1);
+    receiver_wait(&receiver, "pyroscope heap", 1);
+    receiver_wait(&receiver, "parca heap", 1);
+    receiver_wait(&receiver, "datadog all", 1);
+    receiver_wait(&receiver, "post heap", 1);
     ck_assert_int_eq(receiver_count_with(&receiver, "pyroscope cpu", "service_name=app "), 1);
     ck_assert_int_eq(receiver_count_with(&receiver, "parca cpu", "env=pod"), 1);
     run_stop(&run, SIGTERM);
@@ -114,7 +101,7 @@ START_TEST(test_sends_at_the_end)
     struct run run;
     leave_profiles("parca");
     start_uploader(&run, NULL);
-    wait_for("parca heap", 1);
+    receiver_wait(&receiver, "parca heap", 1);
     leave_profiles("pyroscope");
     leave_profiles("datadog");
     run_stop(&run, SIGTERM);
@@ -157,8 +144,8 @@ START_TEST(test_metrics)
     const char *port = receiver_text("%d", 20000 + (int)getpid() % 10000);
     leave_profiles("pyroscope");
     start_uploader(&run, port);
-    wait_for("pyroscope cpu", 1);
-    wait_for("pyroscope heap", 1);
+    receiver_wait(&receiver, "pyroscope cpu", 1);
+    receiver_wait(&receiver, "pyroscope heap", 1);
     for (int i = 0; !strstr(metrics, "libagent_uploader_sent_total 2\n"); i++) {
         ck_assert_msg(i < 100, "%s", metrics);
         (void)scrape(port, metrics, sizeof(metrics));
@@ -218,8 +205,8 @@ START_TEST(test_pod)
                       spool, spool, SENDER_USER, POD_GROUP, uploader_path()),
         (const char *[]){receiver_text("LIBAGENT_SPOOL=%s", spool), "LIBAGENT_OUTPUT",
                          upload_urls(), NULL});
-    wait_for("pyroscope cpu", 1);
-    wait_for("pyroscope heap", 1);
+    receiver_wait(&receiver, "pyroscope cpu", 1);
+    receiver_wait(&receiver, "pyroscope heap", 1);
     ck_assert_int_eq(receiver_count_with(&receiver, "pyroscope", "pod_name=p-1"), 2);
     run_stop(&sender, SIGTERM);
     run_expect_quiet_success(&sender);

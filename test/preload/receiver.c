@@ -88,24 +88,73 @@ void receiver_read(struct receiver *receiver)
     ck_assert_msg(receiver_count(receiver, "BAD") == 0, "%s", receiver->log);
 }
 
-int receiver_count_with(const struct receiver *receiver, const char *words, const char *text)
+/* The text behind the first `mark` of the next line that begins with the words and has it; *place
+ * goes behind that line. NULL: there is none. */
+static const char *next_marked(const char **place, const char *words, const char *mark)
 {
-    int count = 0;
     size_t length = strlen(words);
-    for (const char *line = receiver->log; *line;) {
+    for (const char *line = *place; *line;) {
         size_t size = strcspn(line, "\n");
         bool begins = size >= length && strncmp(line, words, length) == 0 &&
                       (size == length || line[length] == ' ');
-        const char *found = begins ? strstr(line, text) : NULL;
-        count += found && found < line + size + 1;
-        line += size + (line[size] == '\n');
+        const char *found = begins ? strstr(line, mark) : NULL;
+        const char *end = line + size;
+        line = end + (*end == '\n');
+        if (found && found <= end) {
+            *place = line;
+            return found + strlen(mark);
+        }
     }
+    return NULL;
+}
+
+int receiver_count_with(const struct receiver *receiver, const char *words, const char *text)
+{
+    int count = 0;
+    for (const char *place = receiver->log; next_marked(&place, words, text);)
+        count++;
     return count;
+}
+
+int64_t receiver_sum(const struct receiver *receiver, const char *words, const char *name)
+{
+    int64_t sum = 0;
+    char mark[64];
+    snprintf(mark, sizeof(mark), " %s=", name);
+    const char *place = receiver->log;
+    for (const char *value; (value = next_marked(&place, words, mark));)
+        sum += strtoll(value, NULL, 10);
+    return sum;
 }
 
 int receiver_count(const struct receiver *receiver, const char *words)
 {
     return receiver_count_with(receiver, words, "");
+}
+
+void receiver_wait(struct receiver *receiver, const char *words, int count)
+{
+    for (int i = 0;; i++) {
+        receiver_read(receiver);
+        int seen = receiver_count(receiver, words);
+        if (seen >= count)
+            return;
+        ck_assert_msg(i < START_TRIES, "%d of %d %s:\n%s", seen, count, words, receiver->log);
+        nanosleep(&(struct timespec){0, TRY_NS}, NULL);
+    }
+}
+
+int receiver_expect_each_once(const struct receiver *receiver, const char *words)
+{
+    static const char mark[] = " id=";
+    enum { ID_LENGTH = 36 };
+    for (const char *id = receiver->log; (id = strstr(id, mark)); id++) {
+        char text[sizeof(mark) + ID_LENGTH];
+        snprintf(text, sizeof(text), "%s", id);
+        int same = receiver_count_with(receiver, words, text);
+        ck_assert_msg(same <= 1, "%s: %d times%s\n%s", words, same, text, receiver->log);
+    }
+    return receiver_count(receiver, words);
 }
 
 void receiver_stop(struct receiver *receiver)

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "test/check.h"
@@ -33,6 +34,13 @@ void receiver_read(struct receiver *receiver);
 int receiver_count(const struct receiver *receiver, const char *words);
 /* The same, and in which `text` stands. */
 int receiver_count_with(const struct receiver *receiver, const char *words, const char *text);
+/* Of these lines, the sum of the numbers behind " NAME=". */
+int64_t receiver_sum(const struct receiver *receiver, const char *words, const char *name);
+/* Reads its log until so many lines begin with the words, for half a minute. */
+void receiver_wait(struct receiver *receiver, const char *words, int count);
+/* Fails the test where two lines that begin with the words have one id: a profile was sent twice.
+ * Returns their number. */
+int receiver_expect_each_once(const struct receiver *receiver, const char *words);
 void receiver_stop(struct receiver *receiver);
 
 /* The one that the tests of a case share: python and protoc take a second to start. */

@@ -52,6 +52,7 @@ def messages():
 
 
 TYPES = messages()
+UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
 
 def say(line):
@@ -130,8 +131,7 @@ def pyroscope(headers, body):
     values = {each.name: each.value for each in labels}
     need(len(labels) <= 30 and values["__delta__"] == "false", "labels")
     sample = request.series[0].samples[0]
-    need(re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}",
-                      sample.ID), "ID")
+    need(re.fullmatch(UUID, sample.ID), "ID")
     profile, types = strict_profile(sample.raw_profile)
     need(not any("-" in each for each in types), "sample type contains -")
     need(len(profile.sample) <= 16000, "16,000 samples")
@@ -139,7 +139,8 @@ def pyroscope(headers, body):
     need(not thread_labels(profile), "labels of threads")
     family = FAMILIES[values["__name__"]]
     keep("pyroscope", family, sample.raw_profile)
-    return f"pyroscope {family} id={sample.ID} {label_words(labels)}"
+    cpu = sum(each.value[types.index("cpu")] for each in profile.sample) if family == "cpu" else 0
+    return f"pyroscope {family} id={sample.ID} cpu={cpu} {label_words(labels)}"
 
 
 def parca(headers, body):
@@ -246,39 +247,63 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def body(self):
         return self.rfile.read(int(self.headers["Content-Length"]))
 
+    def whole_body(self, fault):
+        """Reads it, and says which profile it is."""
+        body = self.body()
+        found = re.search(UUID.encode(), body)
+        say(f"fault {fault} at={time.monotonic():.3f} id={found[0].decode() if found else ''}")
+
+    def reset(self):
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close_connection = True
+
+    def write_without_end(self, fault, begin, more, pause=0.0):
+        """Until the client goes."""
+        try:
+            self.wfile.write(begin)
+            while True:
+                self.wfile.write(more)
+                time.sleep(pause)
+        except OSError:
+            say(f"gone {fault}")
+            self.close_connection = True
+
     def play(self, fault):
         """True: it has been answered, or never will be."""
         with lock:
             seen[fault] += 1
             turn = seen[fault]
-        say(f"fault {fault} at={time.monotonic():.3f}")
         match = re.fullmatch(r"(\d{3})(?:x(\d+))?(?:after(\d+))?", fault)
-        if match and turn <= int(match[2] or (1 if match[3] else 1 << 30)):
-            self.body()
+        if match and turn > int(match[2] or (1 if match[3] else 1 << 30)):
+            return False
+        if fault in ("half", "deaf"):  # closes in the middle of a request; does not even read
+            say(f"fault {fault} at={time.monotonic():.3f}")
+            if fault == "deaf":
+                time.sleep(600)
+            self.rfile.read(100)
+            self.reset()
+            return True
+        self.whole_body(fault)
+        if match:
             more = {"Retry_After": match[3]} if match[3] else {}
             if match[1] == "302":
                 more["Location"] = self.path
             self.answer(int(match[1]), b"because of the test", **more)
-        elif match:
-            return False
         elif fault == "stall":  # takes all, says nothing
-            self.body()
             time.sleep(600)
-        elif fault == "half":  # closes in the middle of a request
-            self.rfile.read(100)
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.close_connection = True
+        elif fault == "reset":
+            self.reset()
         elif fault == "garbage":
-            self.body()
             self.wfile.write(os.urandom(4096))
             self.close_connection = True
+        elif fault == "slow":
+            self.write_without_end(fault, b"HTTP/1.1 200 OK\r\n", b"X", 0.05)
         elif fault == "endless":
-            self.body()
-            self.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-            while True:
-                self.wfile.write(b"400\r\n" + b"x" * 1024 + b"\r\n")
+            self.write_without_end(fault, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+                                   b"10000\r\n" + b"x" * 65536 + b"\r\n")
+        elif fault == "headers":
+            self.write_without_end(fault, b"HTTP/1.1 200 OK\r\n", b"X-More: " + b"y" * 4000 + b"\r\n")
         elif fault.startswith("grpc"):  # a status in the trailer's frame
-            self.body()
             trailer = f"grpc-status: {fault[4:]}\r\n".encode()
             self.answer(200, b"\0\0\0\0\0\x80" + struct.pack(">I", len(trailer)) + trailer)
         else:
@@ -312,6 +337,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
     request_queue_size = 64
+
+    def shutdown_request(self, request):
+        self.close_request(request)  # with no end of the stream before it: a reset stays one
 
     def handle_error(self, request, client_address):
         pass  # a client that went

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "test/check.h"
@@ -238,6 +239,10 @@ void run_wait(struct run *run)
         kill(-run->pid, SIGKILL);
     struct rusage usage;
     ck_assert_int_eq(wait4(run->pid, &run->status, 0, &usage), run->pid);
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    run->end_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    run->resident_kib = usage.ru_maxrss;
     run->cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
                        (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
     run->out = read_whole(run->folder, "stdout", &run->out_size);

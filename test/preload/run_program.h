@@ -38,6 +38,8 @@ struct run {
     char *err;
     size_t err_size;
     double cpu_seconds; /* of it and the children it waited for */
+    long resident_kib;  /* at most */
+    uint64_t end_ns;    /* CLOCK_MONOTONIC, when it had ended */
 };
 
 /* Starts; the program's input is empty. Several runs can be under way. */

@@ -1,16 +1,18 @@
 /* CFLAGS: -O2 */
 /* prog_live_heap WAY: site_kept allocates 100 blocks of 1000 bytes, of which 60 are left at the
- * end: plain    nothing else fork     a child frees 10 of the 60, allocates 5 by site_child, and
- * exits; the parent frees none stop     the agent is stopped while 20 more of the 60 are freed, and
- * started again old      the blocks are 3 seconds old at the end, and of 20 by site_young none is
- */
+ * end, and
+ * - plain: nothing else
+ * - fork: a child frees 10 of the 60, allocates 5 by site_child, and exits
+ * - stop: the agent is stopped while 20 more of the 60 are freed, and started again
+ * - old: the blocks are 3 seconds old at the end, and of 20 by site_young none is
+ * - many: 30,000 more by site_many */
 #include <dlfcn.h>
 #include <string.h>
 #include <sys/wait.h>
 
 #include "test/preload/program.h"
 
-enum { BLOCKS = 100, LEFT = 60, SIZE = 1000 };
+enum { BLOCKS = 100, LEFT = 60, SIZE = 1000, MANY = 30000 };
 static void *blocks[BLOCKS];
 
 SITE static void *site_kept(void)
@@ -28,6 +30,13 @@ SITE static void *site_child(void)
 }
 
 SITE static void *site_young(void)
+{
+    void *block = malloc(SIZE);
+    keep(block);
+    return block;
+}
+
+SITE static void *site_many(void)
 {
     void *block = malloc(SIZE);
     keep(block);
@@ -79,6 +88,8 @@ int main(int argc, char **argv)
         fork_child();
     if (strcmp(way, "stop") == 0)
         stop_and_start();
+    for (int i = 0; strcmp(way, "many") == 0 && i < MANY; i++)
+        keep(site_many());
     if (strcmp(way, "old") == 0) {
         /* Age is what is asked about: time has to pass. */
         nanosleep(&(struct timespec){3, 0}, NULL);

@@ -10,6 +10,7 @@
 #include "agent/base/options.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
+#include "agent/capture_files.h"
 #include "agent/export/export.h"
 #include "agent/heap_watch.h"
 #include "agent/rates.h"
@@ -18,6 +19,7 @@
 #include "agent/record/time_recorder.h"
 #include "agent/sched/cpu_sample.h"
 #include "agent/sched/wall.h"
+#include "agent/thread/captures.h"
 #include "agent/thread/thread_context.h"
 #include "agent/unwind/unwinder.h"
 #include "uploader/uploader.h"
@@ -35,6 +37,7 @@ static bool has_cpu;
 static struct {
     struct window *window;
     uint64_t end_monotonic_ns;
+    uint64_t told_ns; /* before it: up to then each thread's time is in the window */
 } pending;
 
 /* The agent's own threads: label and CPU time that is in a window already. */
@@ -278,6 +281,8 @@ static int submit(const struct window *window, const struct export_request *requ
     format(header.family, sizeof(header.family), "%s",
            is_whole ? "all" : export_family_name(request->family));
     format(header.service, sizeof(header.service), "%s", options.service);
+    format(header.capture, sizeof(header.capture), "%s",
+           request->capture ? request->capture_name : "");
     error = uploader_submit(&header, &body);
     return error ? error : 1;
 }
@@ -297,11 +302,11 @@ static int submit_parts(const struct window *window, const struct export_request
     return more < 0 ? more : blobs + more;
 }
 
-/* In each dialect that is wanted. */
-static int submit_family(const struct window *window, enum record_family family, bool has_live)
+static struct export_request request_of(const struct window *window, enum record_family family,
+                                        bool has_live)
 {
     bool is_time = family == RECORD_CPU || family == RECORD_WALL;
-    struct export_request request = {
+    return (struct export_request){
         .family = family,
         .families = families_profiled(),
         .start_unix_ns = window->start_realtime_ns,
@@ -316,6 +321,12 @@ static int submit_family(const struct window *window, enum record_family family,
         .has_live = has_live && (options.profiles & PROFILE_HEAP),
         .comments = comments.list,
     };
+}
+
+/* In each dialect that is wanted. */
+static int submit_family(const struct window *window, enum record_family family, bool has_live)
+{
+    struct export_request request = request_of(window, family, has_live);
     int blobs = 0;
     if (family == FILE_HEAP_GROWTH && !has_live)
         return 0;
@@ -333,6 +344,15 @@ static int submit_family(const struct window *window, enum record_family family,
             return submitted;
         blobs += submitted;
     }
+    return blobs;
+}
+
+/* Those of its captures. */
+static int submit_captures(const struct window *window)
+{
+    struct export_request request = request_of(window, RECORD_CPU, false);
+    int blobs = capture_files_submit(window, &request, pending.told_ns, submit);
+    captures_free(pending.told_ns);
     return blobs;
 }
 
@@ -361,6 +381,9 @@ static int write_pending(void)
             blobs += submitted;
         }
     }
+    int of_captures = submit_captures(window);
+    blobs += MAX_OF(of_captures, 0);
+    result = MIN_OF(result, of_captures);
     if (blobs)
         sequence++;
     if (has_live)
@@ -389,15 +412,21 @@ static int flush_locked(bool final)
     /* At the end no sample begins any more; one under way may still be. */
     if (final)
         (void)thread_guard_quiescent(clock_monotonic_ns() + quiescence_limit_ns);
+    uint64_t told = clock_monotonic_ns();
+    captures_end_late(told);
     if (has_cpu) {
         add_own_threads();
         add_threads(final);
     }
-    if (!is_due())
+    if (!is_due()) {
+        if (thread_guard_quiescent(0)) /* no sample has them */
+            captures_free(told);
         return waited;
+    }
     uint64_t now = clock_monotonic_ns();
     pending.window = recorder_turn(now, clock_realtime_ns());
     pending.end_monotonic_ns = now;
+    pending.told_ns = told;
     int result = write_pending();
     return waited < 0 || result < 0 ? MIN_OF(waited, result) : waited + result;
 }

@@ -5,23 +5,40 @@
 #include "agent/base/clock.h"
 #include "agent/base/compiler.h"
 #include "agent/base/label_words.h"
+#include "agent/base/log.h"
 #include "agent/libagent.h"
 #include "agent/life.h"
+#include "agent/thread/captures.h"
 #include "agent/thread/thread_context.h"
 #include "agent/thread/user_labels.h"
-
-static const uint64_t capture_limit_ns = 60 * NS_PER_SEC;
-static const char capture_key[] = "capture";
 
 /* What the agent writes itself. */
 static bool is_reserved(const char *key)
 {
-    static const char *const keys[] = {"thread name", "thread id", "state",    "approximate",
-                                       "age_seconds", "bytes",     capture_key};
+    static const char *const keys[] = {"thread name", "thread id",   "state",
+                                       "approximate", "age_seconds", "bytes"};
     for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
         if (key[0] == keys[i][0] && strcmp(key, keys[i]) == 0)
             return true;
+    for (int scope = 0; scope < CAPTURE_SCOPES; scope++)
+        if (strcmp(key, capture_key((enum capture_scope)scope)) == 0 ||
+            strcmp(key, capture_number_key((enum capture_scope)scope)) == 0)
+            return true;
     return false;
+}
+
+/* Nothing is cut or left out in silence: the caller has the error, and people a line. */
+static int refuse(const char *function, int error)
+{
+    static uint32_t is_said;
+    bool is_wrong = error == -EINVAL || error == -E2BIG || error == -ENOSPC;
+    if (!is_wrong || thread_tls.entered || thread_tls.inside || !life_is_on() ||
+        exchange_acq_rel(&is_said, 1))
+        return error;
+    thread_tls.inside++;
+    log_warn("%s: refused (error %d); others like it are not told", function, -error);
+    thread_tls.inside--;
+    return error;
 }
 
 /* The calling thread's slot; 0 or a negative errno. life_leave follows a 0. */
@@ -48,9 +65,10 @@ static int set(const char *key, const char *text, const int64_t *number)
     uint64_t label[LABEL_WORDS_MAX];
     struct thread_slot *slot;
     int error = label_make(label, key, text, number);
-    if (error || is_reserved(key))
-        return error ? error : -EINVAL;
-    error = begin(&slot);
+    if (!error && is_reserved(key))
+        error = -EINVAL;
+    if (!error)
+        error = begin(&slot);
     if (error)
         return error;
     error = user_labels_set(slot, label);
@@ -60,12 +78,14 @@ static int set(const char *key, const char *text, const int64_t *number)
 
 EXPORT int libagent_label_set(const char *key, const char *value)
 {
-    return set(key, value, NULL);
+    int error = set(key, value, NULL);
+    return unlikely(error) ? refuse("libagent_label_set", error) : 0;
 }
 
 EXPORT int libagent_label_set_number(const char *key, int64_t value)
 {
-    return set(key, NULL, &value);
+    int error = set(key, NULL, &value);
+    return unlikely(error) ? refuse("libagent_label_set_number", error) : 0;
 }
 
 EXPORT int libagent_label_clear(const char *key)
@@ -83,6 +103,9 @@ EXPORT int libagent_label_clear(const char *key)
     return error;
 }
 
+/* ---- captures ---- */
+
+/* A file is named after it. */
 static bool is_name(const char *name)
 {
     for (; *name; name++)
@@ -92,29 +115,66 @@ static bool is_name(const char *name)
     return true;
 }
 
-EXPORT int libagent_capture_begin(const char *name)
+static int make_name(uint64_t label[LABEL_WORDS_MAX], enum capture_scope scope, const char *name)
+{
+    int error = label_make(label, capture_key(scope), name, NULL);
+    if (!error && strlen(name) > LABEL_KEY_MAX)
+        error = -E2BIG;
+    return error ? error : is_name(name) ? 0 : -EINVAL;
+}
+
+/* Where the scope's capture is held; NULL: no memory. */
+static struct capture **holder_of(struct thread_slot *slot, enum capture_scope scope)
+{
+    if (scope == CAPTURE_OF_PROCESS)
+        return &captures_process;
+    struct label_room *room = user_labels_room(slot);
+    return room ? &room->capture : NULL;
+}
+
+static int begin_capture(enum capture_scope scope, const char *name)
 {
     uint64_t label[LABEL_WORDS_MAX];
     struct thread_slot *slot;
-    int error = label_make(label, capture_key, name, NULL);
-    if (!error && strlen(name) > LABEL_KEY_MAX)
-        error = -E2BIG;
+    int error = make_name(label, scope, name);
     if (!error)
-        error = is_name(name) ? begin(&slot) : -EINVAL;
+        error = begin(&slot);
     if (error)
         return error;
-    error = user_labels_capture(slot, label, clock_monotonic_ns() + capture_limit_ns);
+    struct capture **holder = holder_of(slot, scope);
+    error = holder ? capture_begin(holder, scope, label, clock_monotonic_ns()) : -ENOMEM;
     life_leave();
     return error;
 }
 
-EXPORT int libagent_capture_end(void)
+static int end_capture(enum capture_scope scope)
 {
     struct thread_slot *slot;
     int error = begin(&slot);
     if (error)
         return error;
-    error = user_labels_capture_end(slot, clock_monotonic_ns());
+    struct capture **holder = holder_of(slot, scope);
+    error = holder ? capture_end(holder, clock_monotonic_ns()) : -EALREADY;
     life_leave();
     return error;
+}
+
+EXPORT int libagent_capture_begin(const char *name)
+{
+    return refuse("libagent_capture_begin", begin_capture(CAPTURE_OF_THREAD, name));
+}
+
+EXPORT int libagent_capture_end(void)
+{
+    return end_capture(CAPTURE_OF_THREAD);
+}
+
+EXPORT int libagent_process_capture_begin(const char *name)
+{
+    return refuse("libagent_process_capture_begin", begin_capture(CAPTURE_OF_PROCESS, name));
+}
+
+EXPORT int libagent_process_capture_end(void)
+{
+    return end_capture(CAPTURE_OF_PROCESS);
 }

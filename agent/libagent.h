@@ -71,20 +71,33 @@ LIBAGENT_FUNCTION int libagent_heap_mark(void);
  * bytes. They are inherited by no thread and no fork child, and gone when the agent stops.
  *
  * 0; -EINVAL: no such key or text is allowed ("thread name", "thread id", "state", "approximate",
- * "age_seconds", "bytes" and "capture" are the agent's); -E2BIG: too long; -ENOSPC: the thread has
+ * "age_seconds", "bytes", "capture", "process_capture", "capture_number" and
+ * "process_capture_number" are the agent's); -E2BIG: too long; -ENOSPC: the thread has
  * 8; -ENOENT (clear): it has no such label; -ENOTCONN: the agent is not on; -ENOMEM; -EDEADLK: in a
  * handler that interrupted the agent. The labels are then as they were. */
 LIBAGENT_FUNCTION int libagent_label_set(const char *key, const char *value);
 LIBAGENT_FUNCTION int libagent_label_set_number(const char *key, int64_t value);
 LIBAGENT_FUNCTION int libagent_label_clear(const char *key);
 
-/* What the calling thread does between these two has the label capture=NAME. One at a time a
- * thread, for a minute at most; a name has 1 to 32 letters, digits, and . _ -.
+/* A capture is a slice of time as a profile of its own: what the calling thread does between these
+ * two, or (process_) the whole process; begun by one thread, the latter may be ended by another.
+ * Its files, PROGRAM.PID.SEQ.FAMILY@NAME.NUMBER.pb.gz, come with those of the window in which it
+ * lies, at the end of that, or at libagent_flush. Where it reaches over a window's end each window
+ * has a part. They are copies: the window's own files have these samples, too, with the labels
+ * capture=NAME and capture_number=NUMBER (process_capture, process_capture_number). NUMBER counts
+ * the captures of the process. A slice in which no sample fell has no file.
  *
- * Errors as above, and -EBUSY (begin): the thread is in a capture; -EALREADY (end): it is in none;
+ * One at a time a thread, and one of the process beside it; each for a minute at most. A thread's
+ * end, a stop and an exit end it; a fork child is in none. There are 16 at most that are open or
+ * not in a file yet. A name has 1 to 32 letters, digits, and . _ -.
+ *
+ * Errors as above, and -EBUSY (begin): the thread, or the process, is in a capture; -ENOSPC
+ * (begin): there are 16, which a flush mends, and comments count; -EALREADY (end): it is in none;
  * -ETIMEDOUT (end): the capture ended after its minute. */
 LIBAGENT_FUNCTION int libagent_capture_begin(const char *name);
 LIBAGENT_FUNCTION int libagent_capture_end(void);
+LIBAGENT_FUNCTION int libagent_process_capture_begin(const char *name);
+LIBAGENT_FUNCTION int libagent_process_capture_end(void);
 
 #ifdef __cplusplus
 }

@@ -184,6 +184,86 @@ START_TEST(datadog_has_all_in_one)
 }
 END_TEST
 
+/* ---- the program's labels ---- */
+
+static struct label_set set_of(const char *key, const char *text, const int64_t *number)
+{
+    uint64_t label[LABEL_WORDS_MAX];
+    struct label_set set = {0};
+    ck_assert_int_eq(label_make(label, key, text, number), 0);
+    ck_assert_int_eq(label_set_change(&set, NULL, label, true), 1);
+    return set;
+}
+
+static void add_labelled(uint64_t amount, const struct label_view *labels)
+{
+    const uint64_t stack[] = {0, 0x1000};
+    recorder_add_labelled(RECORD_CPU, (const void *)stack, 1, &alice, labels,
+                          (struct record_values){ONE, amount}, true);
+}
+
+/* What has a label of that text (NULL: that number, with its key for a unit). */
+static int64_t sum_under(const char *key, const char *text, int64_t number)
+{
+    int64_t total = 0;
+    char *const *strings = profile->string_table;
+    for (size_t i = 0; i < profile->n_sample; i++) {
+        for (size_t j = 0; j < profile->sample[i]->n_label; j++) {
+            const Perftools__Profiles__Label *label = profile->sample[i]->label[j];
+            if (strcmp(strings[label->key], key) != 0)
+                continue;
+            if (text && label->str && strcmp(strings[label->str], text) == 0)
+                total += profile->sample[i]->value[1];
+            if (!text && label->str == 0 && label->num == number &&
+                strcmp(strings[label->num_unit], key) == 0)
+                total += profile->sample[i]->value[1];
+        }
+    }
+    return total;
+}
+
+static void expect_labels(const struct window *window, enum export_dialect dialect)
+{
+    encode(window, dialect, 0);
+    ck_assert_uint_eq(profile->n_sample, 6);
+    ck_assert_int_eq(sum(1), 111111);
+    ck_assert_int_eq(sum_under("route", "/pay", 0), 10);
+    ck_assert_int_eq(sum_under("route", "/\xef\xbf\xbd", 0), 100);
+    ck_assert_int_eq(sum_under("shard", NULL, -3), 1000);
+    ck_assert_int_eq(sum_under("shard", NULL, 0), 10000);
+    ck_assert_int_eq(sum_under("capture", "slice", 0), 100000);
+    ck_assert_int_eq(sum_under("process_capture", "all", 0), 100000);
+}
+
+/* Texts, numbers (0 and negative ones, too), what is no UTF-8, both captures; two stacks that
+ * differ in labels alone are one row where labels are not sent. */
+START_TEST(labels_are_for_all_but_pyroscope)
+{
+    const int64_t negative = -3, zero = 0;
+    const struct label_set sets[] = {
+        set_of("route", "/pay", NULL),    set_of("route", "/\xff", NULL),
+        set_of("shard", NULL, &negative), set_of("shard", NULL, &zero),
+        set_of("capture", "slice", NULL), set_of("process_capture", "all", NULL),
+    };
+    uint64_t amount = 1;
+    request.user_labels = true;
+    add_labelled(amount, NULL);
+    for (size_t i = 0; i < 4; i++)
+        add_labelled(amount *= 10, &(struct label_view){.set = &sets[i]});
+    add_labelled(amount * 10, &(struct label_view){.captures = {&sets[4], &sets[5]}});
+    const struct window *window = recorder_turn(3, 4);
+    expect_labels(window, DIALECT_PPROF);
+    expect_labels(window, DIALECT_PARCA);
+    expect_labels(window, DIALECT_DATADOG);
+    encode(window, DIALECT_PYROSCOPE, 0);
+    ck_assert_uint_eq(profile->n_sample, 1);
+    ck_assert_uint_eq(profile->sample[0]->n_label, 0);
+    ck_assert_int_eq(sum(1), 111111);
+    for (size_t i = 0; i < profile->n_string_table; i++)
+        ck_assert_ptr_null(strstr(profile->string_table[i], "/pay"));
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("dialect");
@@ -195,6 +275,7 @@ Suite *suite(void)
     tcase_add_test(all, nothing_fits);
     tcase_add_test(all, pyroscope_has_no_states);
     tcase_add_test(all, datadog_has_all_in_one);
+    tcase_add_test(all, labels_are_for_all_but_pyroscope);
     suite_add_tcase(suite, all);
     return suite;
 }

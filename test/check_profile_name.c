@@ -18,6 +18,9 @@ START_TEST(names_are_made)
     ck_assert_str_eq(name, "a.b.1.12345.heap.pb.zst");
     profile_name_make(name, "x", 1, &header, COMPRESSION_NONE, 3);
     ck_assert_str_eq(name, "x.1.12345-3.heap.pb");
+    strcpy(header.capture, "order-1.17");
+    profile_name_make(name, "x", 1, &header, COMPRESSION_GZIP, 3);
+    ck_assert_str_eq(name, "x.1.12345-3.heap@order-1.17.pb.gz");
     profile_name_make_temporary(name, 42, 99);
     ck_assert_str_eq(name, ".libagent.42.99.tmp");
 }
@@ -55,12 +58,14 @@ START_TEST(longest_name_fits_and_is_known)
     char program[PROFILE_PROGRAM_SIZE];
     memset(program, 'p', sizeof program - 1);
     program[sizeof program - 1] = 0;
-    struct blob_header header = {.family = "heap", .sequence = UINT32_MAX};
+    struct blob_header header = {.family = "heap-growth", .sequence = UINT32_MAX};
+    memset(header.capture, 'c', sizeof header.capture - 12);
+    strcat(header.capture, ".4294967295");
     char name[PROFILE_NAME_SIZE];
     profile_name_make(name, program, INT32_MAX, &header, COMPRESSION_ZSTD, UINT64_MAX);
-    const char *end = ".2147483647.4294967295-18446744073709551615.heap.pb.zst";
-    ck_assert_uint_eq(strlen(name), strlen(program) + strlen(end));
-    ck_assert_str_eq(name + strlen(program), end);
+    const char *end = ".2147483647.4294967295-18446744073709551615.heap-growth@";
+    ck_assert_uint_eq(strlen(name), strlen(program) + strlen(end) + strlen(header.capture) + 7);
+    ck_assert_mem_eq(name + strlen(program), end, strlen(end));
     ck_assert(profile_name_matches(name));
 }
 END_TEST
@@ -72,6 +77,7 @@ START_TEST(made_names_are_known)
     static const char *const programs[] = {
         "a", "redis-server", "python3.11", "a.1.0001.cpu.pb", "9", "_", "a-b"};
     static const uint64_t copies[] = {0, 2, 9, 1700000000000};
+    static const char *const captures[] = {"a.1", "1.1", "a.b-C_9.4294967295", ".pb.2"};
     char name[PROFILE_NAME_SIZE];
     for (size_t f = 0; f < 4; f++)
         for (size_t p = 0; p < sizeof programs / sizeof programs[0]; p++)
@@ -84,6 +90,12 @@ START_TEST(made_names_are_known)
                                       copies[c]);
                     ck_assert_msg(profile_name_matches(name), "%s", name);
                     ck_assert(!profile_name_matches_temporary(name));
+                    for (size_t i = 0; i < sizeof captures / sizeof captures[0]; i++) {
+                        strcpy(header.capture, captures[i]);
+                        profile_name_make(name, programs[p], 31, &header, (enum compression)how,
+                                          copies[c]);
+                        ck_assert_msg(profile_name_matches(name), "%s", name);
+                    }
                 }
     profile_name_make_temporary(name, 1, UINT64_MAX);
     ck_assert(profile_name_matches_temporary(name));
@@ -122,6 +134,16 @@ START_TEST(other_names_are_not_known)
         "app.1.0001..pb",
         "app.1.0001.pb",
         "app.1.0001cpu.pb",
+        "app.1.0001.cpu@.pb",
+        "app.1.0001.cpu@1.pb",
+        "app.1.0001.cpu@.1.pb",
+        "app.1.0001.cpu@a.pb",
+        "app.1.0001.cpu@a.x.pb",
+        "app.1.0001.cpu@a.1@b.2.pb",
+        "app.1.0001.cpu@a b.1.pb",
+        "app.1.0001.mycpu@a.1.pb",
+        "app.1.0001@a.1.pb",
+        "me@app.1.0001.cpu.pb",
         "cpu.pb",
         ".pb",
     };

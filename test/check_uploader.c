@@ -92,6 +92,7 @@ START_TEST(texts_are_cut_and_copied)
     memset(&header, 'y', sizeof header);
     strcpy(header.dialect, "pprof");
     strcpy(header.family, "cpu");
+    strcpy(header.capture, "");
     header.sequence = 1;
     struct buffer body = {0};
     buffer_append(&body, "x", 1);

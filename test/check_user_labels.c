@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <string.h>
 
-#include "agent/base/clock.h"
 #include "agent/thread/thread_context.h"
 #include "agent/thread/user_labels.h"
 #include "test/record_fixture.h"
@@ -18,6 +17,13 @@ static void set(struct thread_slot *slot, const char *key, const char *text)
     ck_assert_int_eq(user_labels_set(slot, label), 0);
 }
 
+static const struct label_set *set_here(const struct thread_slot *slot)
+{
+    const struct label_set *set = user_labels_here(slot->labels).set;
+    ck_assert_ptr_nonnull(set);
+    return set;
+}
+
 START_TEST(the_order_of_setting_does_not_matter)
 {
     fixture_threads();
@@ -25,14 +31,14 @@ START_TEST(the_order_of_setting_does_not_matter)
     uint64_t key[LABEL_WORDS_MAX];
     set(slot, "first", "one");
     set(slot, "second key, longer", "two");
-    struct label_set before = *user_labels_here(slot->labels).set;
+    struct label_set before = *set_here(slot);
     ck_assert_uint_eq(before.count, 2);
     ck_assert_int_eq(label_make(key, "first", "another", NULL), 0);
     ck_assert_int_eq(user_labels_clear(slot, key), 0);
-    ck_assert_uint_eq(user_labels_here(slot->labels).set->count, 1);
+    ck_assert_uint_eq(set_here(slot)->count, 1);
     set(slot, "first", "value of another length");
     set(slot, "first", "one");
-    const struct label_set *after = user_labels_here(slot->labels).set;
+    const struct label_set *after = set_here(slot);
     ck_assert_uint_eq(after->words, before.words);
     ck_assert_mem_eq(after->data, before.data, before.words * sizeof(before.data[0]));
     ck_assert_int_eq(user_labels_clear(slot, key), 0);
@@ -44,28 +50,34 @@ START_TEST(a_slot_taken_anew_has_none)
 {
     fixture_threads();
     struct thread_slot *slot = thread_attach(0, 0);
-    uint64_t name[LABEL_WORDS_MAX];
     set(slot, "key", "value");
-    ck_assert_int_eq(label_make(name, "capture", "name", NULL), 0);
-    ck_assert_int_eq(user_labels_capture(slot, name, UINT64_MAX), 0);
-    ck_assert_ptr_nonnull(user_labels_here(slot->labels).capture);
+    ck_assert_ptr_nonnull(user_labels_here(slot->labels).set);
     thread_leave();
+    ck_assert_ptr_null(user_labels_here(slot->labels).set);
     ck_assert_ptr_eq(thread_prepare(1, NULL), slot);
     ck_assert_ptr_null(user_labels_here(slot->labels).set);
-    ck_assert_ptr_null(user_labels_here(slot->labels).capture);
 }
 END_TEST
 
-START_TEST(a_capture_ends_at_its_limit)
+/* A thread that waits is told of when it has gone on, and may have other labels by then. */
+START_TEST(kept_labels_are_those_of_then)
 {
     fixture_threads();
     struct thread_slot *slot = thread_attach(0, 0);
-    uint64_t name[LABEL_WORDS_MAX], now = clock_monotonic_ns();
-    ck_assert_int_eq(label_make(name, "capture", "name", NULL), 0);
-    ck_assert_int_eq(user_labels_capture(slot, name, now), 0);
-    ck_assert_ptr_null(user_labels_here(slot->labels).capture);
-    ck_assert_int_eq(user_labels_capture_end(slot, now), -ETIMEDOUT);
-    ck_assert_int_eq(user_labels_capture_end(slot, now), -EALREADY);
+    uint64_t until = 7;
+    set(slot, "key", "then");
+    user_labels_keep(slot->labels);
+    set(slot, "key", "now");
+    struct label_view view = user_labels_kept(slot->labels, 5, &until);
+    const uint64_t *at = view.set->data;
+    struct user_label label;
+    ck_assert(label_next(&at, at + view.set->words, &label));
+    ck_assert_mem_eq(label.text, "then", 5);
+    ck_assert_uint_eq(until, 7);
+    ck_assert_ptr_null(user_labels_kept(NULL, 5, &until).set);
+    user_labels_forget(slot->labels);
+    user_labels_keep(slot->labels);
+    ck_assert_ptr_null(user_labels_kept(slot->labels, 5, &until).set);
 }
 END_TEST
 
@@ -123,10 +135,10 @@ static void handler(int number)
 
 static void *read_from_outside(void *unused)
 {
-    struct label_copies copies;
+    struct label_set copy;
     uint64_t found = 0;
     while (!load_relaxed(&over)) {
-        struct label_view view = user_labels_of(load_acquire(&changed->labels), &copies);
+        struct label_view view = user_labels_of(load_acquire(&changed->labels), &copy);
         look(&view);
         found += view.set != NULL;
     }
@@ -174,7 +186,7 @@ Suite *suite(void)
     tcase_set_timeout(labels, 120);
     tcase_add_test(labels, the_order_of_setting_does_not_matter);
     tcase_add_test(labels, a_slot_taken_anew_has_none);
-    tcase_add_test(labels, a_capture_ends_at_its_limit);
+    tcase_add_test(labels, kept_labels_are_those_of_then);
     tcase_add_test(labels, a_change_is_not_begun_inside_another);
     tcase_add_test(labels, nobody_sees_a_torn_set);
     suite_add_tcase(suite, labels);

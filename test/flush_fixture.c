@@ -46,7 +46,7 @@ __attribute__((noinline)) void flush_site(void)
     __asm__ volatile("nop; nop; nop; nop");
 }
 
-void flush_add_sample(enum record_family family, uint64_t amount)
+static void add_sample(enum record_family family, uint64_t amount, bool is_labelled)
 {
     const struct {
         uint64_t generation, pc;
@@ -57,10 +57,23 @@ void flush_add_sample(enum record_family family, uint64_t amount)
     bool opens = slot && !(slot->guard & 1);
     if (opens)
         thread_guard_enter(slot);
-    recorder_add(family, (const struct record_stack *)(const void *)&stack, 1, &label,
-                 (struct record_values){1 << RECORD_FRACTION_BITS, units}, true);
+    struct label_view labels = {0};
+    if (is_labelled && slot)
+        labels = user_labels_here(slot->labels);
+    recorder_add_labelled(family, (const struct record_stack *)(const void *)&stack, 1, &label,
+                          &labels, (struct record_values){1 << RECORD_FRACTION_BITS, units}, true);
     if (opens)
         thread_guard_leave(slot);
+}
+
+void flush_add_sample(enum record_family family, uint64_t amount)
+{
+    add_sample(family, amount, false);
+}
+
+void flush_add_labelled_sample(enum record_family family, uint64_t amount)
+{
+    add_sample(family, amount, true);
 }
 
 void flush_write_out(void)

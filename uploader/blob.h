@@ -14,6 +14,8 @@ struct blob_header {
     char dialect[16]; /* "pprof" */
     char family[16];  /* "cpu", "heap" */
     char service[128];
+    char capture[48]; /* NAME.NUMBER: the profile is of a part of the window, which others have
+                       * whole; "": it is the window's */
     uint64_t start_unix_ns;
     uint64_t end_unix_ns;
     uint32_t sequence; /* of the window, from 0 */

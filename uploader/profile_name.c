@@ -51,8 +51,8 @@ void profile_name_make(char *out, const char *program, int pid, const struct blo
     if (copy > 0)
         length +=
             format(out + length, PROFILE_NAME_SIZE - length, "-%llu", (unsigned long long)copy);
-    format(out + length, PROFILE_NAME_SIZE - length, ".%s%s", header->family,
-           suffixes[compression]);
+    format(out + length, PROFILE_NAME_SIZE - length, ".%s%s%s%s", header->family,
+           header->capture[0] ? "@" : "", header->capture, suffixes[compression]);
 }
 
 void profile_name_make_temporary(char *out, int pid, uint64_t unique)
@@ -98,6 +98,19 @@ static bool take_suffix(const char *name, size_t *end)
     return false;
 }
 
+/* The "@NAME.NUMBER" of a capture's, if there is one; false: what stands there is none. */
+static bool take_capture(const char *name, size_t *end)
+{
+    size_t number = *end, place = *end;
+    while (place > 0 && is_name_byte(name[place - 1]))
+        place--;
+    if (place == 0 || name[place - 1] != '@')
+        return true;
+    bool is_one = take_digits(name, &number) > 0 && take_text(name, &number, ".") && number > place;
+    *end = place - 1;
+    return is_one;
+}
+
 static bool take_family(const char *name, size_t *end)
 {
     for (size_t i = 0; i < ARRAY_SIZE(families); i++) {
@@ -119,8 +132,9 @@ static bool take_sequence(const char *name, size_t *end)
 bool profile_name_matches(const char *name)
 {
     size_t end = strlen(name);
-    if (!take_suffix(name, &end) || !take_family(name, &end) || !take_sequence(name, &end) ||
-        take_digits(name, &end) == 0 || !take_text(name, &end, ".") || name[0] == '.')
+    if (!take_suffix(name, &end) || !take_capture(name, &end) || !take_family(name, &end) ||
+        !take_sequence(name, &end) || take_digits(name, &end) == 0 || !take_text(name, &end, ".") ||
+        name[0] == '.')
         return false;
     while (end > 0 && is_name_byte(name[end - 1]))
         end--;

@@ -1,4 +1,6 @@
-/* profile_name.h: the names of profile files, PROGRAM.PID.SEQ.FAMILY.pb.gz (.pb.zst, .pb).
+/* profile_name.h: the names of profile files, PROGRAM.PID.SEQ.FAMILY.pb.gz (.pb.zst, .pb), and of
+ * those of captures, PROGRAM.PID.SEQ.FAMILY@NAME.NUMBER.pb.gz. (No other part has a @ in it; and
+ * who adds up *.FAMILY.pb.gz counts nothing twice.)
  *
  * SEQ has four digits, more when needed. Where that name is taken (containers that share a
  * folder all have pid 1 and start at 0000) SEQ becomes SEQ-N. The making and the knowing again

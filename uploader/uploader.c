@@ -1,7 +1,7 @@
 /* How the state is guarded:
  *
  *   1. All members of `state` below `lock` change under it only, and only by plain stores and
- *      short copies. Blobs are moved, never shared: a blob is in the ring, or it is `work`, the
+ *      short copies. Blobs are moved, never shared: a blob is in the queue, or it is `work`, the
  *      one that the run loop has in hand. The loop reads the bytes of `work` without the lock;
  *      nobody else touches them.
  *   2. Nothing is freed or mapped under the lock, and a buffer is taken out of `state` under the
@@ -29,13 +29,6 @@
 #include "uploader/routes.h"
 #include "uploader/sender.h"
 
-struct blob {
-    struct blob_header header;
-    struct buffer body;
-    bool handed;     /* to the backends' queues */
-    bool compressed; /* a blob that could not be written is not compressed again */
-};
-
 struct last_file {
     char family[sizeof(((struct blob_header *)0)->family)];
     char path[FILE_PATH_SIZE + PROFILE_NAME_SIZE];
@@ -45,8 +38,7 @@ static struct {
     uint32_t submitted; /* a blob came, or the end was asked for */
     uint32_t settled;   /* the answer of uploader_wait_done may have changed */
     struct lock lock;
-    struct blob ring[UPLOADER_QUEUE_LENGTH];
-    unsigned first, count;
+    struct blob_queue queue;
     struct blob work;
     int runner;           /* id of the thread that is in the run loop, 0: none */
     bool sending;         /* a profile is queued for a backend */
@@ -74,30 +66,6 @@ static void bump(uint32_t *word)
 {
     __atomic_fetch_add(word, 1, __ATOMIC_RELEASE);
     sys_futex_wake(word, INT32_MAX);
-}
-
-/* --- The queue. These run under the lock. ------------------------------------------------- */
-
-static struct blob take_first(void)
-{
-    struct blob blob = state.ring[state.first];
-    state.ring[state.first] = (struct blob){0};
-    state.first = (state.first + 1) % UPLOADER_QUEUE_LENGTH;
-    state.count--;
-    return blob;
-}
-
-static void put_last(const struct blob *blob)
-{
-    state.ring[(state.first + state.count) % UPLOADER_QUEUE_LENGTH] = *blob;
-    state.count++;
-}
-
-static void put_first(const struct blob *blob)
-{
-    state.first = (state.first + UPLOADER_QUEUE_LENGTH - 1) % UPLOADER_QUEUE_LENGTH;
-    state.ring[state.first] = *blob;
-    state.count++;
 }
 
 /* A post under way ends where the run loop has to. */
@@ -129,9 +97,11 @@ int uploader_submit(const struct blob_header *header, struct buffer *body)
     blob.header.dialect[sizeof blob.header.dialect - 1] = 0;
     blob.header.family[sizeof blob.header.family - 1] = 0;
     blob.header.service[sizeof blob.header.service - 1] = 0;
+    blob.header.capture[sizeof blob.header.capture - 1] = 0;
+    enum stat_id dropped = blob.header.capture[0] ? STAT_CAPTURES_DROPPED : STAT_WINDOWS_DROPPED;
     if (blob.body.error) {
         buffer_free(&blob.body);
-        stats_add(STAT_WINDOWS_DROPPED, 1);
+        stats_add(dropped, 1);
         return -ENOMEM;
     }
     if (blob.body.size == 0) {
@@ -141,11 +111,8 @@ int uploader_submit(const struct blob_header *header, struct buffer *body)
 
     struct blob oldest = {0};
     lock_acquire(&state.lock);
-    if (state.count == UPLOADER_QUEUE_LENGTH) {
-        oldest = take_first();
-        stats_add(STAT_WINDOWS_DROPPED, 1);
-    }
-    put_last(&blob);
+    if (blob_queue_put(&state.queue, &blob, &oldest))
+        stats_add(dropped, 1);
     state.ended = false;
     lock_release(&state.lock);
     buffer_free(&oldest.body);
@@ -156,10 +123,11 @@ int uploader_submit(const struct blob_header *header, struct buffer *body)
 /* --- The run loop ------------------------------------------------------------------------- */
 
 /* Under the lock. */
-static void remember_file(const char *family)
+static void remember_file(const struct blob_header *header)
 {
+    const char *family = header->family;
     state.files_written++;
-    for (size_t i = 0; i < PROFILE_FAMILIES; i++) {
+    for (size_t i = 0; !header->capture[0] && i < PROFILE_FAMILIES; i++) {
         struct last_file *last = &state.last[i];
         if (last->family[0] && strcmp(last->family, family) != 0)
             continue;
@@ -189,7 +157,7 @@ static int compress_work(void)
 /* To the backends' queues, once. */
 static void hand_work_over(void)
 {
-    if (state.work.handed)
+    if (state.work.handed || state.work.header.capture[0])
         return;
     sender_take(&state.work.header, &state.work.body);
     lock_acquire(&state.lock);
@@ -253,12 +221,12 @@ static bool settle_work(int error, bool last_try, uint32_t seen)
     state.work = (struct blob){0};
     state.stuck = keep;
     state.stuck_at = seen;
-    if (keep && state.count < UPLOADER_QUEUE_LENGTH) {
-        put_first(&blob);
-    } else {
+    if (!keep || !blob_queue_put_back(&state.queue, &blob)) {
         gone = blob.body;
         if (!error && report.name[0])
-            remember_file(blob.header.family);
+            remember_file(&blob.header);
+        else if (blob.header.capture[0])
+            stats_add(STAT_CAPTURES_DROPPED, 1);
         else
             stats_add(keep ? STAT_WINDOWS_DROPPED : STAT_WINDOWS_FAILED, 1);
     }
@@ -278,8 +246,8 @@ static enum step next_step(bool drains)
     if (state.pausing) {
         state.busy = false;
         step = STEP_END;
-    } else if (state.count > 0) {
-        state.work = take_first();
+    } else if (blob_queue_count(&state.queue) > 0) {
+        state.work = blob_queue_take(&state.queue);
         state.busy = true;
         state.stuck = false;
         step = drains || state.finishing ? STEP_LAST_TRY : STEP_TRY;
@@ -421,7 +389,7 @@ void uploader_resume(void)
 /* These two under the lock. */
 static bool is_done_locked(void)
 {
-    return state.ended || (state.count == 0 && !state.busy && !state.sending);
+    return state.ended || (blob_queue_count(&state.queue) == 0 && !state.busy && !state.sending);
 }
 
 static bool is_stuck_locked(void)
@@ -480,13 +448,14 @@ void uploader_reset_in_child(int pid)
     lock_reset(&state.lock);
     if (whole) {
         buffer_free(&state.work.body);
-        for (size_t i = 0; i < UPLOADER_QUEUE_LENGTH; i++)
-            buffer_free(&state.ring[i].body);
+        while (blob_queue_count(&state.queue) > 0) {
+            struct blob blob = blob_queue_take(&state.queue);
+            buffer_free(&blob.body);
+        }
     }
-    memset(state.ring, 0, sizeof state.ring);
+    memset(&state.queue, 0, sizeof state.queue);
     memset(&state.work, 0, sizeof state.work);
     memset(state.last, 0, sizeof state.last);
-    state.first = state.count = 0;
     state.files_written = 0;
     state.runner = 0;
     state.busy = state.sending = state.stuck = state.finishing = state.ended = state.pausing =

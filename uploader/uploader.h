@@ -4,13 +4,15 @@
  * thread is made by agent.c, which runs uploader_run in it.
  *
  *   1. TICK (or the exit path) calls uploader_submit: the blob goes to the end of a bounded
- *      queue; when the queue is full the oldest goes, counted (STAT_WINDOWS_DROPPED).
+ *      queue; when the queue is full the oldest goes, counted (STAT_WINDOWS_DROPPED, and of
+ *      captures, which have room of their own, STAT_CAPTURES_DROPPED).
  *   2. UP wakes, takes the head, compresses it (uploader/compress), writes it
  *      (uploader/file_backend: temporary name, then rename). A blob that could not be written
  *      (full disk, folder gone) stays at the head and is tried again at the next submit, every
  *      UPLOADER_RETRY_NS, and at the end; the first failure of a row is logged once.
  *      Before that it goes to the backends' own queues (uploader/sender.h), which the loop serves
- *      whenever nothing else is to be done.
+ *      whenever nothing else is to be done; not what is of a capture, as they have it as a part of
+ *      the window's.
  *   3. At exit uploader_finish asks for an end; whoever runs uploader_run tries each blob once
  *      more and returns. What is left then is counted (STAT_WINDOWS_FAILED) and said.
  *
@@ -29,9 +31,8 @@
 #include "agent/base/compiler.h"
 #include "agent/base/options.h"
 #include "uploader/blob.h"
+#include "uploader/blob_queue.h"
 #include "uploader/routes.h"
-
-enum { UPLOADER_QUEUE_LENGTH = 16 }; /* blobs: two families, eight windows */
 
 #define UPLOADER_RETRY_NS (10 * NS_PER_SEC) /* a try costs one failed system call or two */
 

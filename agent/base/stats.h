@@ -28,6 +28,8 @@
     X(HEAP_MISSED_FREES, "live heap: frees that were not seen")                                    \
     X(SAMPLES_TRUNCATED, "samples folded into libagent truncated: table full")                     \
     X(LABELS_DROPPED, "samples without their thread's label: table full")                          \
+    X(CAPTURES_REFUSED, "captures refused: as many as there may be are not in a file yet")         \
+    X(CAPTURES_DROPPED, "files of captures dropped: queue full")                                   \
     X(STACKS_INCOMPLETE, "stacks that did not reach main or thread start")                         \
     X(STACKS_CUT, "stacks cut at LIBAGENT_MAX_FRAMES")                                             \
     X(THREADS_UNTRACKED, "threads not tracked: table full")                                        \

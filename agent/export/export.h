@@ -38,13 +38,16 @@ struct export_request {
     uint64_t duration_ns;
     uint64_t period; /* cpu, wall: nanoseconds between ticks; alloc: interval in bytes */
     bool thread_labels;
-    bool state_label;            /* of wall samples */
-    bool user_labels;            /* the program's own, and captures */
-    bool age_label, bytes_label; /* of what is live: as the snapshot was made */
-    bool has_window;             /* the window's values are written */
-    bool has_live;               /* those of the open snapshot of the live heap, too; of
-                                  * FILE_HEAP_GROWTH and FILE_HEAP_PEAK there are these alone */
-    const char *const *comments; /* texts, NULL at the end */
+    bool state_label;                   /* of wall samples */
+    bool user_labels;                   /* the program's own, and captures */
+    const struct intern_entry *capture; /* rows of that one alone, a copy of a part of the window;
+                                         * NULL: all */
+    const char *capture_name;           /* NAME.NUMBER; NULL: none */
+    bool age_label, bytes_label;        /* of what is live: as the snapshot was made */
+    bool has_window;                    /* the window's values are written */
+    bool has_live;                      /* those of the open snapshot of the live heap, too; of
+                                         * FILE_HEAP_GROWTH and FILE_HEAP_PEAK there are these alone */
+    const char *const *comments;        /* texts, NULL at the end */
 };
 
 /* "pprof", "pyroscope", "parca", "datadog". */

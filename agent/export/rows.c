@@ -21,16 +21,17 @@ static uint64_t hash_labels(const struct row_table *table, const struct row *row
     for (size_t i = 0; i < ARRAY_SIZE(words); i++)
         hash = hash_mix(hash, words[i]);
     /* A window has the same labels once. */
-    if (row->labels || row->capture)
-        hash = hash_mix(hash_mix(hash, (uintptr_t)row->labels), (uintptr_t)row->capture);
+    for (int i = 0; i < ROW_LABEL_SETS; i++)
+        if (row->labels[i])
+            hash = hash_mix(hash, (uintptr_t)row->labels[i]);
     return hash;
 }
 
 static bool look_equal(struct row_table *table, const struct row *a, const struct row *b)
 {
     if (a->family != b->family || a->count != b->count || a->state != b->state ||
-        a->age_s != b->age_s || a->bytes != b->bytes || a->labels != b->labels ||
-        a->capture != b->capture ||
+        a->age_s != b->age_s || a->bytes != b->bytes ||
+        memcmp(a->labels, b->labels, sizeof(a->labels)) != 0 ||
         memcmp(label_of(table, a), label_of(table, b), sizeof(*a->thread)) != 0)
         return false;
     for (uint32_t i = 0; i < a->count; i++)
@@ -79,19 +80,23 @@ static int add_row(struct row_table *table, const struct row *row)
 static int add_window_row(const struct window_row *row, void *data)
 {
     struct row_table *table = data;
+    const struct intern_entry *capture = table->request->capture;
     if (row->family == RECORD_ALLOC && !table->request->has_window)
         return 0;
-    const struct row added = {
+    if (capture && row->labels[ROW_CAPTURE] != capture &&
+        row->labels[ROW_PROCESS_CAPTURE] != capture)
+        return 0;
+    struct row added = {
         .family = row->family,
         .pcs = row->pcs,
         .generation = row->generation,
         .count = row->count,
         .thread = row->thread,
-        .labels = table->request->user_labels ? row->labels : NULL,
-        .capture = table->request->user_labels ? row->capture : NULL,
         .state = table->request->state_label ? row->state : 0,
         .values = {[WINDOW_COUNT] = row->values.count, [WINDOW_AMOUNT] = row->values.amount},
     };
+    if (table->request->user_labels)
+        memcpy(added.labels, row->labels, sizeof(added.labels));
     return add_row(table, &added);
 }
 
@@ -187,7 +192,7 @@ static int add_truncated(struct row_table *table, const struct window *window,
         struct row truncated = {
             .family = (enum record_family)family, .pcs = &truncated_pc, .count = 1};
         memcpy(truncated.values, folded[family], sizeof(truncated.values));
-        if (family < RECORD_FAMILIES) {
+        if (family < RECORD_FAMILIES && !table->request->capture) {
             truncated.values[WINDOW_COUNT] += window->truncated[family].count;
             truncated.values[WINDOW_AMOUNT] += window->truncated[family].amount;
         }
@@ -248,15 +253,15 @@ const struct row *rows_of(const struct row_table *table, size_t *count)
 
 bool row_next_label(const struct row *row, uint32_t *position, struct user_label *label)
 {
-    const struct intern_entry *const entries[] = {row->labels, row->capture};
     uint32_t left = *position;
-    for (size_t i = 0; i < ARRAY_SIZE(entries); i++) {
-        if (!entries[i])
+    for (size_t i = 0; i < ROW_LABEL_SETS; i++) {
+        const struct intern_entry *entry = row->labels[i];
+        if (!entry)
             continue;
-        uint32_t words = entries[i]->words;
-        const uint64_t *at = entries[i]->data + left;
-        if (left < words && label_next(&at, entries[i]->data + words, label)) {
-            *position += (uint32_t)(at - (entries[i]->data + left));
+        uint32_t words = entry->words;
+        const uint64_t *at = entry->data + left;
+        if (left < words && label_next(&at, entry->data + words, label)) {
+            *position += (uint32_t)(at - (entry->data + left));
             return true;
         }
         left -= MIN_OF(left, words);

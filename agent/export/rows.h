@@ -9,6 +9,8 @@
  * row. Where a file may have `row_limit` rows at most, the smallest are added up in one of
  * libagent truncated, with what the window had no room for.
  *
+ * A capture's file has the rows of its slice, a copy: the window's has them, too.
+ *
  * Order of calls: gather, then whatever writes a file of the rows (their locations have numbers by
  * then, no names), free.
  *
@@ -34,9 +36,9 @@ struct row {
     enum record_family family;
     const uint64_t *pcs;
     uint32_t generation, count;
-    const struct thread_label *thread;           /* NULL: none */
-    const struct intern_entry *labels, *capture; /* the program's; NULL: none */
-    uint32_t state;                              /* a wall sample's label */
+    const struct thread_label *thread;                 /* NULL: none */
+    const struct intern_entry *labels[ROW_LABEL_SETS]; /* the program's; NULL: none */
+    uint32_t state;                                    /* a wall sample's label */
     uint64_t age_s, bytes; /* labels of what is live; 0 where they are not asked for */
     uint64_t values[VALUES];
 };
@@ -55,8 +57,8 @@ struct row_table {
 int rows_gather(struct row_table *table, const struct window *window,
                 const struct export_request *request, uint32_t families) MUST_USE;
 const struct row *rows_of(const struct row_table *table, size_t *count);
-/* The program's labels of a row and its capture, one after the other: begin with *position 0. False
- * at the end. */
+/* The program's labels of a row and its captures, one after the other: begin with *position 0.
+ * False at the end. */
 bool row_next_label(const struct row *row, uint32_t *position, struct user_label *label);
 void rows_free(struct row_table *table);
 /* Is a value of the row one of heap-growth's that shrank? */

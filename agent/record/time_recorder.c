@@ -107,31 +107,43 @@ const uint64_t *record_stack_key(const struct record_stack *stack, uint32_t coun
     return count ? &stack->generation : unknown;
 }
 
-/* 0: there are none, or there is no room. */
-static uint32_t labels_ref(struct window *window, const struct label_set *set)
+/* 0: there are none, or there is no room, which makes *has_all false. */
+static uint64_t labels_ref(struct window *window, const struct label_set *set, bool *has_all)
 {
     const struct intern_entry *entry =
         set ? intern(&window->threads, set->data, set->words, 0) : NULL;
+    *has_all &= !set || entry;
     return entry ? intern_ref(&window->threads, entry) : 0;
 }
 
-enum { THREAD_WORDS = sizeof(struct thread_label) / sizeof(uint64_t), CAPTURE_SHIFT = 32 };
+enum {
+    THREAD_WORDS = sizeof(struct thread_label) / sizeof(uint64_t),
+    LABEL_WORD = THREAD_WORDS, /* the set and the thread's capture */
+    PROCESS_WORD,              /* the process's capture, where there is one */
+    LABELLED_WORDS,
+    CAPTURE_SHIFT = 32
+};
 
 static struct intern_entry *intern_labelled(struct window *window, const struct thread_label *label,
                                             const struct label_view *labels)
 {
-    uint64_t key[THREAD_WORDS + 1];
+    bool has_all = true;
+    uint64_t key[LABELLED_WORDS];
     memcpy(key, label, sizeof(*label));
-    key[THREAD_WORDS] = labels_ref(window, labels->set) |
-                        (uint64_t)labels_ref(window, labels->capture) << CAPTURE_SHIFT;
-    return key[THREAD_WORDS] ? intern(&window->threads, key, THREAD_WORDS + 1, 0) : NULL;
+    const struct label_set *const *captures = labels->captures;
+    key[LABEL_WORD] = labels_ref(window, labels->set, &has_all) |
+                      labels_ref(window, captures[CAPTURE_OF_THREAD], &has_all) << CAPTURE_SHIFT;
+    key[PROCESS_WORD] = labels_ref(window, captures[CAPTURE_OF_PROCESS], &has_all);
+    uint32_t words = key[PROCESS_WORD] ? LABELLED_WORDS : PROCESS_WORD;
+    return has_all ? intern(&window->threads, key, words, 0) : NULL;
 }
 
 static struct intern_entry *intern_thread(struct window *window, const struct thread_label *label,
                                           const struct label_view *labels)
 {
     struct intern_entry *entry = NULL;
-    bool has_labels = labels && (labels->set || labels->capture);
+    bool has_labels = labels && (labels->set || labels->captures[CAPTURE_OF_THREAD] ||
+                                 labels->captures[CAPTURE_OF_PROCESS]);
     if (has_labels)
         entry = intern_labelled(window, label, labels);
     if (!entry) {
@@ -233,10 +245,13 @@ static void set_thread(const struct window *window, uint32_t ref, struct window_
         return;
     const struct intern_entry *entry = intern_at(&window->threads, ref);
     row->thread = (const struct thread_label *)(const void *)entry->data;
-    if (entry->words > THREAD_WORDS) {
-        row->labels = labels_at(window, (uint32_t)entry->data[THREAD_WORDS]);
-        row->capture = labels_at(window, (uint32_t)(entry->data[THREAD_WORDS] >> CAPTURE_SHIFT));
+    if (entry->words > LABEL_WORD) {
+        row->labels[ROW_LABELS] = labels_at(window, (uint32_t)entry->data[LABEL_WORD]);
+        row->labels[ROW_CAPTURE] =
+            labels_at(window, (uint32_t)(entry->data[LABEL_WORD] >> CAPTURE_SHIFT));
     }
+    if (entry->words > PROCESS_WORD)
+        row->labels[ROW_PROCESS_CAPTURE] = labels_at(window, (uint32_t)entry->data[PROCESS_WORD]);
 }
 
 int window_each(const struct window *window, int (*each)(const struct window_row *, void *),

@@ -86,7 +86,8 @@ struct window {
     struct intern_table stacks;  /* key: struct record_stack; no values */
     struct intern_table threads; /* key: struct thread_label as 3 words, and where the program has
                                     set labels a word of two references: to its set and its capture,
-                                    which are keys here, too (their words); no values */
+                                    and one to the process's capture where there is one; these are
+                                    keys here, too (their words); no values */
     struct intern_table totals;  /* key: family << 62 | stack ref << 31 | thread ref, 0: no
                                     room for the thread; 2 values */
     struct record_values truncated[RECORD_FAMILIES];
@@ -131,6 +132,9 @@ void recorder_clear(struct window *window);
 /* In a fork child: both windows empty, time restarted. */
 void recorder_reset_in_child(uint64_t now_monotonic_ns, uint64_t now_realtime_ns);
 
+/* What the program has labelled a row with: words of label_words.h. */
+enum row_labels { ROW_LABELS, ROW_CAPTURE, ROW_PROCESS_CAPTURE, ROW_LABEL_SETS };
+
 /* One row of a quiescent window. */
 struct window_row {
     enum record_family family;
@@ -138,8 +142,8 @@ struct window_row {
     uint32_t state; /* wall: what the thread did */
     uint32_t count;
     const uint64_t *pcs;
-    const struct thread_label *thread;           /* tid 0: there was no room for it */
-    const struct intern_entry *labels, *capture; /* words of label_words.h; NULL: none */
+    const struct thread_label *thread;                 /* tid 0: there was no room for it */
+    const struct intern_entry *labels[ROW_LABEL_SETS]; /* NULL: none */
     struct record_values values;
 };
 /* Calls `each` for every row (not for `truncated`); stops at a negative result and returns it. */

@@ -55,14 +55,14 @@ static void add_known(const struct thread_label *label, const struct label_view 
                           label, labels, (struct record_values){0, amount_ns}, is_real);
 }
 
-/* A function of its own, for the room that copies of labels take: nothing has that on a thread's
+/* A function of its own, for the room that a copy of labels takes: nothing has that on a thread's
  * own stack. */
 static __attribute__((noinline)) void add_known_of_other(const struct thread_slot *slot,
                                                          const uint64_t *pcs, uint64_t amount_ns,
                                                          bool is_real)
 {
-    struct label_copies copies;
-    struct label_view labels = user_labels_of(load_acquire(&slot->labels), &copies);
+    struct label_set copy;
+    struct label_view labels = user_labels_of(load_acquire(&slot->labels), &copy);
     add_known(&slot->label, &labels, pcs, amount_ns, is_real);
 }
 

@@ -94,14 +94,14 @@ static void add_labelled(const struct thread_slot *slot, const struct record_sta
     stats_add(STAT_WALL_SAMPLES, 1);
 }
 
-/* A function of its own, for the room that copies of labels take: nothing has that on a thread's
+/* A function of its own, for the room that a copy of labels takes: nothing has that on a thread's
  * own stack. */
 static __attribute__((noinline)) void add_of_other(const struct thread_slot *slot,
                                                    const struct record_stack *stack, uint32_t count,
                                                    uint64_t amount_ns)
 {
-    struct label_copies copies;
-    struct label_view labels = user_labels_of(load_acquire(&slot->labels), &copies);
+    struct label_set copy;
+    struct label_view labels = user_labels_of(load_acquire(&slot->labels), &copy);
     add_labelled(slot, stack, count, &labels, amount_ns);
 }
 
@@ -149,7 +149,25 @@ static void add_named(const struct thread_slot *slot, enum pseudo_frame name, ui
     add(slot, (const struct record_stack *)(const void *)&stack, count, amount_ns);
 }
 
-/* The stack that the thread stands at gets its time until it was last seen there. */
+/* The stack gets the thread's time until it was last seen there, with the labels that it had when
+ * it was looked at: by now it may have others. Where a capture began or ended meanwhile, in parts.
+ */
+static void tell(const struct thread_slot *slot, struct account *account,
+                 const struct record_stack *stack, uint32_t count)
+{
+    while (account->last_ns < account->seen_ns) {
+        uint64_t until = account->seen_ns;
+        struct label_view labels =
+            user_labels_kept(load_acquire(&slot->labels), account->last_ns, &until);
+        uint64_t samples = until == account->seen_ns ? one_sample : 0;
+        recorder_add_labelled(RECORD_WALL, stack, count, &slot->label, &labels,
+                              (struct record_values){samples, until - account->last_ns}, true);
+        account->last_ns = until;
+    }
+    stats_add(STAT_WALL_SAMPLES, 1);
+}
+
+/* What it stands at. */
 static void settle(const struct thread_slot *slot, struct account *account)
 {
     uint64_t idle = load_relaxed(&idle_ns);
@@ -159,8 +177,7 @@ static void settle(const struct thread_slot *slot, struct account *account)
         return;
     uint32_t count;
     const struct record_stack *stack = kept_stack_at(account->kept, &count);
-    add(slot, stack, count, account->seen_ns - account->last_ns);
-    account->last_ns = account->seen_ns;
+    tell(slot, account, stack, count);
 }
 
 static uint64_t take_running(struct account *account)
@@ -178,10 +195,8 @@ static void stand(const struct thread_slot *slot, struct account *account,
     account->kept = kept_stack(stack, count);
     account->cpu_ns = cpu_ns;
     account->seen_ns = now_ns;
-    if (account->kept)
-        return;
-    add(slot, stack, count, now_ns - account->last_ns);
-    account->last_ns = now_ns;
+    if (!account->kept)
+        tell(slot, account, stack, count);
 }
 
 static void run(struct account *account, uint64_t now_ns)
@@ -248,6 +263,8 @@ static void look(struct thread_slot *slot, struct account *account, struct recor
     uint32_t count = 0;
     settle(slot, account);
     account->kept = 0;
+    /* Before the stack: one that was read did not move since `cpu_ns`. */
+    user_labels_keep(load_acquire(&slot->labels));
     switch (blocked_read(account->tid, cpu_ns, stack, &count)) {
     case BLOCKED_READ:
         stats_add(STAT_BLOCKED_READ, 1);

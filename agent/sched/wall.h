@@ -8,15 +8,14 @@
  *     it did when the thread's stack was taken, that stack holds still: the account notes the time,
  *     no more. A tick that finds the whole process idle notes that once for all.
  *  2. Else the thread has moved. Its old stack gets the time until it was last seen there, as one
- *     sample. What it does now is asked (agent/sched/blocked.h), and the time since goes there:
- *     a. It waits: its stack is read from outside, and is the one that it stands at.
- *     b. It runs: the time is put by (`running_ns`) for its next CPU sample, whose stack it gets.
- *     c. It went on while it was read: the next tick looks again, and has all of the time to give.
- *     d. That is refused: it stands at the stack that its last CPU sample had, marked approximate;
- *        or, with LIBAGENT_WALL_SIGNAL, is sampled by a signal, once each time that it comes to
- *        rest.
- *     Where more threads move than can be asked at a fiftieth of a processor, each is asked less
- *     often: as c.
+ *     sample, with the labels that it had when it was seen there first. What it does now is asked
+ * (agent/sched/blocked.h), and the time since goes there: a. It waits: its stack is read from
+ * outside, and is the one that it stands at. b. It runs: the time is put by (`running_ns`) for its
+ * next CPU sample, whose stack it gets. c. It went on while it was read: the next tick looks again,
+ * and has all of the time to give. d. That is refused: it stands at the stack that its last CPU
+ * sample had, marked approximate; or, with LIBAGENT_WALL_SIGNAL, is sampled by a signal, once each
+ * time that it comes to rest. Where more threads move than can be asked at a fiftieth of a
+ * processor, each is asked less often: as c.
  *  3. A flush moves what stands to the window that ends, and so does the thread's end, which also
  *     gives what is left to `[thread end]`. So each thread's samples sum up to its life.
  *  4. An account is written by who has claimed it (`claimed`): the ticks' thread, a flush, the

@@ -383,8 +383,10 @@ void thread_release_slot(struct thread_slot *slot)
 {
     uint32_t used = SLOT_USED;
     if (__atomic_compare_exchange_n(&slot->state, &used, SLOT_FREE, false, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_RELAXED))
+                                    __ATOMIC_RELAXED)) {
+        user_labels_forget(slot->labels);
         push_free(slot);
+    }
 }
 
 uint32_t thread_slot_count(void)
@@ -488,5 +490,6 @@ uint32_t thread_reset_in_child(void)
         memset(own->overhead_ns, 0, sizeof(own->overhead_ns));
         user_labels_forget(own->labels);
     }
+    captures_reset();
     return others;
 }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "agent/thread/captures.h"
 #include "agent/thread/presence.h"
 #include "agent/thread/thread_context.h"
 #include "agent/thread/thread_scan.h"
@@ -30,6 +31,7 @@ int thread_reset_all(bool (*is_own)(int tid))
             !thread_adopt_again(slot))
             thread_release_slot(slot);
     }
+    captures_reset();
     thread_scan_all(is_own);
     return 0;
 }

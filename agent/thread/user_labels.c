@@ -3,19 +3,21 @@
 #include <errno.h>
 
 #include "agent/base/arena.h"
-#include "agent/base/clock.h"
 #include "agent/thread/thread_context.h"
+
+struct label_room *user_labels_room(struct thread_slot *slot)
+{
+    if (!slot->labels)
+        store_release(&slot->labels, (struct label_room *)arena_reserve(sizeof(*slot->labels)));
+    return slot->labels;
+}
 
 /* The slot's page, marked busy. */
 static int begin_change(struct thread_slot *slot, struct label_room **room)
 {
-    if (!slot->labels) {
-        struct label_room *fresh = arena_reserve(sizeof(*fresh));
-        if (!fresh)
-            return -ENOMEM;
-        store_release(&slot->labels, fresh);
-    }
-    *room = slot->labels;
+    *room = user_labels_room(slot);
+    if (!*room)
+        return -ENOMEM;
     if (load_relaxed(&(*room)->busy))
         return -EDEADLK;
     store_relaxed(&(*room)->busy, 1);
@@ -70,66 +72,33 @@ int user_labels_clear(struct thread_slot *slot, const uint64_t *label)
     return result > 0 ? -ENOENT : result;
 }
 
-int user_labels_capture(struct thread_slot *slot, const uint64_t *label, uint64_t until_ns)
+struct label_view user_labels_of_room(const struct label_room *room)
 {
-    struct label_room *room;
-    int error = begin_change(slot, &room);
-    if (error)
-        return error;
-    if (room->capture && clock_monotonic_ns() < room->capture_until_ns) {
-        error = -EBUSY;
-    } else {
-        store_release(&room->capture, (const struct label_set *)NULL);
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);
-        write_begins(room);
-        store_relaxed(&room->capture_until_ns, until_ns);
-        (void)!label_set_change(&room->named, NULL, label, true);
-        store_release(&room->capture, (const struct label_set *)&room->named);
+    struct label_view view = {.captures = {[CAPTURE_OF_PROCESS] = capture_here(&captures_process)}};
+    if (room) {
+        view.set = load_acquire(&room->set);
+        view.captures[CAPTURE_OF_THREAD] = capture_here(&room->capture);
     }
-    end_change(room);
-    return error;
-}
-
-int user_labels_capture_end(struct thread_slot *slot, uint64_t now_ns)
-{
-    struct label_room *room = slot->labels;
-    if (!room || !room->capture)
-        return -EALREADY;
-    bool in_time = now_ns < room->capture_until_ns;
-    store_release(&room->capture, (const struct label_set *)NULL);
-    return in_time ? 0 : -ETIMEDOUT;
-}
-
-struct label_view user_labels_here(const struct label_room *room)
-{
-    if (likely(!room))
-        return (struct label_view){NULL, NULL};
-    struct label_view view = {load_acquire(&room->set), load_acquire(&room->capture)};
-    if (view.capture && clock_monotonic_ns() >= load_relaxed(&room->capture_until_ns))
-        view.capture = NULL;
     return view;
 }
 
-static const struct label_set *copy(struct label_set *to, const struct label_set *from)
+static const struct label_set *copy_set(struct label_set *to, const struct label_set *from)
 {
-    if (!from)
-        return NULL;
-    to->words = MIN_OF(load_relaxed(&from->words), (uint32_t)LABEL_SET_WORDS);
+    to->words = from ? MIN_OF(load_relaxed(&from->words), (uint32_t)LABEL_SET_WORDS) : 0;
     for (uint32_t i = 0; i < to->words; i++)
         to->data[i] = load_relaxed(&from->data[i]);
-    return to;
+    return to->words ? to : NULL;
 }
 
-struct label_view user_labels_of(const struct label_room *room, struct label_copies *copies)
+struct label_view user_labels_of(const struct label_room *room, struct label_set *copy)
 {
     /* A change takes some 20 ns, so two in a row that hit a copy are rare: one that is hit so often
      * is of a thread that does nothing else, and goes without. */
     enum { TRIES = 16 };
     for (int i = 0; room && i < TRIES; i++) {
         uint32_t seq = load_acquire(&room->seq);
-        struct label_view view = user_labels_here(room);
-        view.set = copy(&copies->set, view.set);
-        view.capture = copy(&copies->capture, view.capture);
+        struct label_view view = user_labels_of_room(room);
+        view.set = copy_set(copy, view.set);
 #if defined(__SANITIZE_THREAD__)
         full_fence();
 #else
@@ -138,5 +107,38 @@ struct label_view user_labels_of(const struct label_room *room, struct label_cop
         if (load_relaxed(&room->seq) == seq)
             return view;
     }
-    return (struct label_view){NULL, NULL};
+    copy->words = 0;
+    return user_labels_of_room(NULL);
+}
+
+void user_labels_keep(struct label_room *room)
+{
+    if (!room)
+        return;
+    (void)user_labels_of(room, &room->kept);
+    const struct capture *capture = load_acquire(&room->capture);
+    room->kept_capture = capture ? load_relaxed(&capture->number) : 0;
+}
+
+static const struct label_set *kept_capture(uint32_t number, uint64_t at_ns, uint64_t *until_ns)
+{
+    const struct capture *capture = number ? capture_of_number(number) : NULL;
+    uint64_t end = capture ? load_relaxed(&capture->until_ns) : 0;
+    if (at_ns >= end)
+        return NULL;
+    *until_ns = MIN_OF(*until_ns, end);
+    return &capture->set;
+}
+
+struct label_view user_labels_kept(const struct label_room *room, uint64_t at_ns,
+                                   uint64_t *until_ns)
+{
+    struct label_view view = {
+        .captures = {[CAPTURE_OF_PROCESS] = captures_at(at_ns, until_ns)},
+    };
+    if (room) {
+        view.set = room->kept.words ? &room->kept : NULL;
+        view.captures[CAPTURE_OF_THREAD] = kept_capture(room->kept_capture, at_ns, until_ns);
+    }
+    return view;
 }

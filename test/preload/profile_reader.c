@@ -76,7 +76,8 @@ Profile *profile_read(const char *path, char *why, size_t size)
     return message;
 }
 
-/* PROGRAM.PID.SEQ.FAMILY.pb[.gz|.zst]; SEQ is 0000, or 0000-2 where 0000 was there already. */
+/* PROGRAM.PID.SEQ.FAMILY.pb[.gz|.zst], of a capture FAMILY@NAME.NUMBER; SEQ is 0000, or 0000-2
+ * where 0000 was there already. */
 static bool name_matches(const char *name, const char *family, int pid)
 {
     char end[64];
@@ -220,13 +221,15 @@ static void check_windows_follow(const struct profile *profile)
     }
 }
 
-void profile_load(struct profile *profile, const char *folder, const char *family, int pid)
+void profile_load(struct profile *profile, const char *folder, const char *file_part, int pid)
 {
+    char family[16];
+    snprintf(family, sizeof(family), "%.*s", (int)strcspn(file_part, "@"), file_part);
     *profile = (struct profile){0};
     DIR *directory = opendir(folder);
     ck_assert_msg(directory != NULL, "no folder %s", folder);
     for (struct dirent *entry; (entry = readdir(directory));) {
-        if (!name_matches(entry->d_name, family, pid))
+        if (!name_matches(entry->d_name, file_part, pid))
             continue;
         ck_assert(profile->file_count < PROFILE_FILES_MAX);
         ck_assert(asprintf(&profile->paths[profile->file_count++], "%s/%s", folder, entry->d_name) >

@@ -63,9 +63,10 @@ Perftools__Profiles__Profile *profile_read(const char *path, char *why, size_t s
  * `family` is "cpu", "heap" or "wall". False, with the reason in `why`. */
 bool profile_is_valid(const Perftools__Profiles__Profile *message, const char *family, char *why,
                       size_t size);
-/* The windows of `family` in a folder, of process `pid` (0: all). An empty profile if there is no
+/* The windows of `family` in a folder, of process `pid` (0: all); or the parts of a capture,
+ * "cpu@NAME.NUMBER". An empty profile if there is no
  * file. Fails the test at a file that cannot be read or is not valid. */
-void profile_load(struct profile *profile, const char *folder, const char *family, int pid);
+void profile_load(struct profile *profile, const char *folder, const char *file_part, int pid);
 void profile_free(struct profile *profile);
 
 /* Sums of values[value]. */

@@ -7,6 +7,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/format.h"
 #include "agent/base/log.h"
+#include "agent/base/nap.h"
 #include "agent/base/options.h"
 #include "agent/base/sys.h"
 #include "agent/calling_stack.h"
@@ -452,9 +453,9 @@ int agent_thread_stop(uint64_t deadline_ns)
 
 void agent_thread_wait_gone(uint64_t deadline_ns)
 {
-    static const struct timespec pause = {0, 200000};
-    while (flush_own_threads_there() && clock_monotonic_ns() < deadline_ns)
-        sys_call2(SYS_nanosleep, &pause, NULL);
+    while (flush_own_threads_there())
+        if (!nap_before(deadline_ns))
+            return;
 }
 
 void agent_thread_pause(uint64_t deadline_ns)

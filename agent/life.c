@@ -1,13 +1,13 @@
 #include "agent/life.h"
 
 #include <errno.h>
-#include <time.h>
 
 #include "agent/agent_thread.h"
 #include "agent/alloc/alloc_sample.h"
 #include "agent/base/clock.h"
 #include "agent/base/lock.h"
 #include "agent/base/log.h"
+#include "agent/base/nap.h"
 #include "agent/base/sys.h"
 #include "agent/sched/wall.h"
 #include "agent/start.h"
@@ -65,9 +65,9 @@ void life_call_ends(void)
 
 void life_wait_calls_over(uint64_t deadline_ns)
 {
-    static const struct timespec pause = {0, 50000};
-    while (__atomic_load_n(&callers, __ATOMIC_SEQ_CST) != 0 && clock_monotonic_ns() < deadline_ns)
-        sys_call2(SYS_nanosleep, &pause, NULL);
+    while (__atomic_load_n(&callers, __ATOMIC_SEQ_CST) != 0)
+        if (!nap_before(deadline_ns))
+            return;
 }
 
 bool life_enter(void)

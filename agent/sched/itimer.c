@@ -7,6 +7,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/lock.h"
 #include "agent/base/log.h"
+#include "agent/base/nap.h"
 #include "agent/base/next.h"
 #include "agent/base/sys.h"
 #include "agent/sched/thread_timer.h"
@@ -147,13 +148,12 @@ static void unblock(const uint64_t *mask)
  * caller's to change. */
 static bool begin_change(void)
 {
-    static const struct timespec pause = {0, 50000};
     uint32_t armed = ITIMER_ARMED;
     if (__atomic_compare_exchange_n(&state, &armed, ITIMER_CHANGES, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
         return true;
     while (load_acquire(&state) == ITIMER_CHANGES)
-        sys_call2(SYS_nanosleep, &pause, NULL);
+        (void)!nap_before(UINT64_MAX);
     return false;
 }
 

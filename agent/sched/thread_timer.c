@@ -7,6 +7,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
+#include "agent/base/nap.h"
 #include "agent/base/rng.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
@@ -89,10 +90,9 @@ int thread_timers_start(uint64_t interval, sampling_handler handler)
 /* Until no tick uses what the calling thread changed in its slot. */
 static void wait_unasked(const struct thread_slot *slot)
 {
-    static const struct timespec pause = {0, 50000};
     full_fence();
     while (unlikely(__atomic_load_n(&asked, __ATOMIC_SEQ_CST) == slot))
-        sys_call2(SYS_nanosleep, &pause, NULL);
+        (void)!nap_before(UINT64_MAX);
 }
 
 static void give_up_timer(struct thread_slot *slot, enum no_timer instead)

@@ -6,6 +6,7 @@
 #include "agent/base/arena.h"
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
+#include "agent/base/nap.h"
 #include "agent/base/options.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
@@ -71,15 +72,12 @@ static void release(struct account *account)
 
 static bool claim_in_time(struct account *account)
 {
-    static const struct timespec pause = {0, 50000};
     uint64_t deadline = 0;
     while (!claim(account)) {
-        uint64_t now = clock_monotonic_ns();
         if (!deadline)
-            deadline = now + claim_limit_ns;
-        if (now >= deadline)
+            deadline = clock_monotonic_ns() + claim_limit_ns;
+        if (!nap_before(deadline))
             return false;
-        sys_call2(SYS_nanosleep, &pause, NULL);
     }
     return true;
 }

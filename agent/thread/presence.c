@@ -1,9 +1,6 @@
 #include "agent/thread/presence.h"
 
-#include <time.h>
-
-#include "agent/base/clock.h"
-#include "agent/base/sys.h"
+#include "agent/base/nap.h"
 #include "agent/thread/thread_context.h"
 
 enum { STRIPES = 16 };
@@ -51,13 +48,9 @@ static uint32_t inside_now(void)
 
 bool presence_wait_others_left(uint64_t deadline_ns)
 {
-    /* A sample takes microseconds; a longer wait means that its thread was preempted. */
-    static const struct timespec pause = {0, 50000};
-    while (inside_now() != thread_tls.entered) {
-        if (clock_monotonic_ns() >= deadline_ns)
+    while (inside_now() != thread_tls.entered)
+        if (!nap_before(deadline_ns))
             return false;
-        sys_call2(SYS_nanosleep, &pause, NULL);
-    }
     return true;
 }
 

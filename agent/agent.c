@@ -139,7 +139,7 @@ static void end(uint64_t deadline_ns, bool waits_for_others)
         thread_guard_leave(slot);
     thread_tls.inside++;
     if (life_is_on() && life_scheduler)
-        unseen_threads_last_look();
+        unseen_threads_look_now();
     if (life_end(deadline_ns, waits_for_others))
         agent_thread_finish(deadline_ns);
     log_flush();

@@ -23,6 +23,8 @@
 #include "agent/thread/thread_context.h"
 #include "agent/thread/thread_scan.h"
 #include "agent/ticks_thread.h"
+#include "agent/unseen_threads.h"
+#include "agent/uploader_thread.h"
 #include "agent/ways_out.h"
 #include "uploader/uploader.h"
 
@@ -39,7 +41,6 @@ static const uint64_t look_otherwise_ns = 60 * NS_PER_SEC;
 
 static uint32_t agent_thread;
 static uint32_t rested; /* it ended because there was nothing to do */
-static uint32_t uploader_thread;
 static uint32_t pauses; /* so many want no thread of ours to be there */
 static uint32_t bell;   /* what the agent's thread sleeps on: grows with each news */
 static uint32_t wanted; /* so many requests came */
@@ -74,55 +75,10 @@ static uint64_t birth_due(void)
                                                                     : MIN_OF(period_end(), look);
 }
 
-/* The last act of one of our threads. */
-static void own_thread_ends(uint32_t *thread)
-{
-    if (is_paused()) /* and not at the end of all */
-        flush_own_threads_end();
-    own_thread_is_none(thread);
-}
-
 static void ring(void)
 {
     __atomic_fetch_add(&bell, 1, __ATOMIC_RELEASE);
     sys_futex_wake(&bell, 1);
-}
-
-/* ---- the uploader's thread ---- */
-
-static void *uploader_main(void *unused)
-{
-    (void)unused;
-    own_thread_enter("libagent-up");
-    flush_own_thread_begins(FLUSH_OWN_UPLOADER);
-    store_release(&uploader_thread, OWN_THREAD_RUNNING);
-    uploader_run(own_thread_is_known_to_libc());
-    own_thread_ends(&uploader_thread);
-    return NULL;
-}
-
-static void need_uploader(void)
-{
-    int error = own_thread_need(&uploader_thread, uploader_main, is_paused);
-    if (error && error != -EBUSY)
-        log_warn("no uploader thread (error %d), tried again after the next period", -error);
-}
-
-/* What is queued is written until the deadline: by the uploader's thread where there is one,
- * else by the calling one. */
-static void write_all(enum request asked, uint64_t deadline_ns)
-{
-    bool has_thread = own_thread_is_there(&uploader_thread);
-    /* What waits to be sent does not wait any more. */
-    bool hurries = asked == REQUEST_FINISH || (has_thread && routes_send());
-    if (hurries)
-        uploader_finish();
-    /* An app's thread may be in the middle of malloc, which libcurl calls. */
-    bool may_send = thread_tls.internal && own_thread_is_known_to_libc();
-    if ((has_thread ? uploader_wait_done(deadline_ns) : uploader_drain(deadline_ns, may_send)) != 0)
-        log_error("the last profiles were not written in time");
-    if (hurries && asked != REQUEST_FINISH)
-        uploader_resume();
 }
 
 /* Asked in this order: a thread of ours says who it is before it is no more starting. */
@@ -142,9 +98,10 @@ static void look_if_wanted(void)
 
 static void serve(enum request asked, uint64_t deadline_ns)
 {
+    unseen_threads_look_now();
     look_if_wanted();
     (void)!flush_window(asked == REQUEST_FINISH);
-    write_all(asked, deadline_ns);
+    uploader_thread_write_all(asked == REQUEST_FINISH, deadline_ns);
 }
 
 /* ---- the agent's thread ---- */
@@ -155,7 +112,7 @@ static bool flush_period(void)
     thread_scan(is_own_thread, adopted, gone);
     bool has_news = flush_window(false) != 0 || !uploader_is_done();
     if (has_news)
-        need_uploader();
+        uploader_thread_need();
     return has_news;
 }
 
@@ -165,10 +122,9 @@ static bool goes_to_rest(void)
 {
     if (is_early || stays)
         return false;
-    uploader_pause(true);
-    bool ended = own_thread_wait_none(&uploader_thread, clock_monotonic_ns() + NS_PER_SEC);
-    uploader_pause(false);
+    bool ended = uploader_thread_pause(clock_monotonic_ns() + NS_PER_SEC);
     if (ended) {
+        flush_own_thread_ends(FLUSH_OWN_AGENT);
         flush_own_threads_end();
         store_relaxed(&rested, 1);
         own_thread_is_none(&agent_thread);
@@ -247,8 +203,12 @@ static void *agent_main(void *unused)
     own_thread_enter("libagent");
     flush_own_thread_begins(FLUSH_OWN_AGENT);
     store_release(&agent_thread, OWN_THREAD_RUNNING);
-    if (!work())
-        own_thread_ends(&agent_thread);
+    if (!work()) {
+        flush_own_thread_ends(FLUSH_OWN_AGENT);
+        if (is_paused()) /* and not at the end of all */
+            flush_own_threads_end();
+        own_thread_is_none(&agent_thread);
+    }
     full_fence();
     /* Who wants something of it says so and then looks at its state; it did the other way round. */
     if (load_relaxed(&control_wanted))
@@ -305,6 +265,7 @@ void agent_thread_start(void (*thread_adopted)(struct thread_slot *),
     adopted = thread_adopted;
     gone = thread_gone;
     is_early = early && options.period_ns;
+    uploader_thread_start(is_paused);
     store_release(&ending, 0);
     store_release(&active, 1);
     store_release(&moment_work, on_moment);
@@ -438,8 +399,7 @@ int agent_thread_stop(uint64_t deadline_ns)
     __atomic_store_n(&active, 0, __ATOMIC_SEQ_CST);
     note_served(load_acquire(&wanted));
     ring();
-    uploader_finish();
-    bool ended = own_thread_wait_none(&uploader_thread, deadline_ns);
+    bool ended = uploader_thread_end(deadline_ns);
     if (!thread_tls.internal && !stays) {
         ended &= own_thread_wait_none(&agent_thread, deadline_ns);
         if (ended) /* the kernel counts a thread a little longer */
@@ -462,14 +422,12 @@ void agent_thread_pause(uint64_t deadline_ns)
 {
     __atomic_fetch_add(&pauses, 1, __ATOMIC_SEQ_CST);
     bool ended = ticks_thread_pause(deadline_ns);
-    if (ended && !own_thread_is_there(&agent_thread) && !own_thread_is_there(&uploader_thread) &&
+    if (ended && !own_thread_is_there(&agent_thread) && !uploader_thread_is_there() &&
         !flush_own_threads_there())
         return;
     ring();
     ended &= own_thread_wait_none(&agent_thread, deadline_ns);
-    uploader_pause(true);
-    ended &= own_thread_wait_none(&uploader_thread, deadline_ns);
-    uploader_pause(false);
+    ended &= uploader_thread_pause(deadline_ns);
     if (ended)
         raw_threads_wait_ended();
     /* The kernel counts a thread a little longer than it uses its memory. */
@@ -494,7 +452,8 @@ void agent_thread_start_ticks(const struct scheduler *scheduler)
 void agent_thread_reset_in_child(void)
 {
     pauses = rested = said_no_thread = 0;
-    agent_thread = uploader_thread = OWN_THREAD_NONE;
+    agent_thread = OWN_THREAD_NONE;
+    uploader_thread_reset_in_child();
     wanted = served = ending = looks_wanted = 0;
     rescan_reset_in_child();
     store_relaxed(&moment_due_ns, birth_due());

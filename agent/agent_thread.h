@@ -1,5 +1,5 @@
-/* agent_thread.h: the agent's thread and the uploader's: when they are born, and what is asked
- * of them.
+/* agent_thread.h: the agent's thread: when it is born, and what is asked of it. It makes and ends
+ * the uploader's (agent/uploader_thread.h).
  *
  * Protocol:
  *  1. Nobody is born before there is work: `moment_due_ns` is the end of the period; the first

@@ -9,6 +9,7 @@
 #include "agent/sched/wall.h"
 #include "agent/thread/moment.h"
 #include "agent/thread/own_thread.h"
+#include "agent/unseen_threads.h"
 #include "agent/ways_out.h"
 #include "uploader/uploader.h"
 
@@ -27,8 +28,16 @@ void app_thread_adopted(struct thread_slot *slot)
     app_thread_begins(slot);
 }
 
+void app_thread_late(struct thread_slot *slot)
+{
+    unseen_threads_one_known(slot->cpu_last_ns);
+    app_thread_begins(slot);
+}
+
 void app_thread_gone(struct thread_slot *slot)
 {
+    /* Nobody has seen what it used since its last sample. */
+    unseen_threads_one_left(load_relaxed(&slot->cpu_last_ns));
     if (life_scheduler)
         life_scheduler->thread_end(slot);
 }
@@ -80,6 +89,7 @@ static void account_last(struct thread_slot *slot)
     cpu_sample_overhead(slot);
     wall_thread_end(slot, clock_monotonic_ns());
     thread_guard_leave(slot);
+    unseen_threads_one_left(now);
 }
 
 /* No other thread of the app is known. */

@@ -13,6 +13,8 @@ void app_thread_begins(struct thread_slot *slot);
 void app_thread_gone(struct thread_slot *slot);
 /* The same for one that was found, and is not known from its birth on. TICK, INIT. */
 void app_thread_adopted(struct thread_slot *slot);
+/* The same for the calling one, which nobody told of until it came by itself. THR, HOOK, INIT. */
+void app_thread_late(struct thread_slot *slot);
 /* The calling thread ends: its last CPU time is accounted, its timer goes, its slot is free. THR.
  */
 void app_thread_leaving(void);

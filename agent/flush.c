@@ -21,6 +21,7 @@
 #include "agent/sched/wall.h"
 #include "agent/thread/captures.h"
 #include "agent/thread/thread_context.h"
+#include "agent/unseen_threads.h"
 #include "agent/unwind/unwinder.h"
 #include "uploader/uploader.h"
 
@@ -40,11 +41,13 @@ static struct {
     uint64_t told_ns; /* before it: up to then each thread's time is in the window */
 } pending;
 
-/* The agent's own threads: label and CPU time that is in a window already. */
+/* The agent's own threads, one of a kind at a time: label, CPU time of those that have ended, and
+ * of all what is in a window already. */
 static struct {
     struct thread_label label;
     enum pseudo_frame part;
-    uint64_t accounted_ns;
+    uint32_t has_ended;
+    uint64_t before_ns, accounted_ns;
 } own_threads[FLUSH_OWN_THREADS] = {
     [FLUSH_OWN_AGENT] = {.label.name = "libagent", .part = PSEUDO_AGENT},
     [FLUSH_OWN_UPLOADER] = {.label.name = "libagent-up", .part = PSEUDO_UPLOADER},
@@ -61,8 +64,30 @@ static struct {
 
 void flush_own_thread_begins(enum flush_own_thread which)
 {
-    own_threads[which].accounted_ns = 0;
+    store_relaxed(&own_threads[which].has_ended, 0);
     store_release(&own_threads[which].label.tid, (uint64_t)sys_tid());
+}
+
+void flush_own_thread_ends(enum flush_own_thread which)
+{
+    add_relaxed(&own_threads[which].before_ns, clock_thread_cpu_ns());
+    store_release(&own_threads[which].has_ended, 1);
+}
+
+static uint64_t own_cpu_ns(size_t which)
+{
+    uint64_t before = load_relaxed(&own_threads[which].before_ns);
+    uint64_t tid = load_acquire(&own_threads[which].label.tid);
+    bool is_there = tid && !load_acquire(&own_threads[which].has_ended);
+    return before + (is_there ? clock_thread_cpu_of_ns((int)tid) : 0);
+}
+
+uint64_t flush_own_threads_cpu_ns(void)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < FLUSH_OWN_THREADS; i++)
+        sum += MAX_OF(own_cpu_ns(i), load_relaxed(&own_threads[i].accounted_ns));
+    return sum;
 }
 
 bool flush_is_own_thread(int tid)
@@ -87,14 +112,13 @@ uint32_t flush_own_threads_there(void)
 static void add_own_threads(void)
 {
     for (size_t i = 0; i < FLUSH_OWN_THREADS; i++) {
-        uint64_t tid = load_acquire(&own_threads[i].label.tid);
-        uint64_t now = tid ? clock_thread_cpu_of_ns((int)tid) : 0;
+        uint64_t now = own_cpu_ns(i);
         if (now <= own_threads[i].accounted_ns)
             continue;
         uint64_t spent = now - own_threads[i].accounted_ns;
         cpu_sample_add_overhead(&own_threads[i].label, own_threads[i].part, spent);
         stats_add(i == FLUSH_OWN_TICKS ? STAT_TICKS_NS : STAT_FLUSH_NS, spent);
-        own_threads[i].accounted_ns = now;
+        store_relaxed(&own_threads[i].accounted_ns, now);
     }
 }
 
@@ -157,7 +181,8 @@ static bool is_due(void)
 
 bool flush_is_due_at_end(void)
 {
-    return is_due() || pending.window || wall_is_on() || has_unreached_thread();
+    return is_due() || pending.window || wall_is_on() || has_unreached_thread() ||
+           (has_cpu && unseen_threads_have_time());
 }
 
 static uint64_t since_last_comments(enum stat_id stat)
@@ -417,6 +442,7 @@ static int flush_locked(bool final)
     if (has_cpu) {
         add_own_threads();
         add_threads(final);
+        cpu_sample_add_unseen(unseen_threads_take_time());
     }
     if (!is_due()) {
         if (thread_guard_quiescent(0)) /* no sample has them */
@@ -467,7 +493,7 @@ void flush_reset_in_child(void)
     sequence = 0;
     pending.window = NULL;
     for (size_t i = 0; i < FLUSH_OWN_THREADS; i++)
-        own_threads[i].label.tid = 0;
+        own_threads[i].label.tid = own_threads[i].before_ns = own_threads[i].accounted_ns = 0;
     memset(comments.before, 0, sizeof(comments.before));
     comments.cpu_before_ns = 0;
     comments.since_ns = clock_monotonic_ns();

@@ -37,6 +37,10 @@ int flush_window(bool final) MUST_USE;
 enum flush_own_thread { FLUSH_OWN_AGENT, FLUSH_OWN_UPLOADER, FLUSH_OWN_TICKS, FLUSH_OWN_THREADS };
 /* The calling thread is this one of the agent's: its CPU time is overhead from now on. TICK, UP. */
 void flush_own_thread_begins(enum flush_own_thread which);
+/* It ends: from now on its time is what it has used. Before it tells so. TICK, UP. */
+void flush_own_thread_ends(enum flush_own_thread which);
+/* What they have used so far, those of before too. Any context. */
+uint64_t flush_own_threads_cpu_ns(void);
 /* What the agent's threads took since the last flush goes into the window: they end. TICK. */
 void flush_own_threads_end(void);
 bool flush_is_own_thread(int tid);

@@ -51,7 +51,7 @@ static int begin(struct thread_slot **slot)
     *slot = thread_current();
     if (!*slot) {
         thread_tls.inside = 1;
-        *slot = thread_tls.left ? NULL : thread_attach(0, 0);
+        *slot = thread_tls.left ? NULL : thread_attach_late();
         thread_tls.inside = 0;
     }
     if (*slot)

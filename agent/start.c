@@ -74,6 +74,7 @@ int start_prepare(void)
         return 0;
     arena_set_budget(cgroup_limit_share(options.memory));
     int error = thread_start(app_thread_leaving);
+    thread_on_late(app_thread_late);
     if (!error)
         error = prepare_unwinder();
     is_prepared = !error;
@@ -164,6 +165,7 @@ int start_all(void)
         if (load_acquire(&slot->state) == SLOT_USED && load_relaxed(&slot->tid) != 0)
             app_thread_begins(slot);
     }
+    unseen_threads_start(clock_monotonic_ns());
     return 0;
 }
 
@@ -191,17 +193,12 @@ void start_done(void)
     bool with_alloc = (options.profiles & PROFILE_ALLOC) && options_ok(PART_ALLOC);
     bool with_heap = start_heap();
     flush_heap_start(with_heap);
-    if (!thread_tls.internal && !thread_current()) {
-        bool has_slot = thread_find_slot(sys_tid()) != NULL;
-        struct thread_slot *slot = thread_attach(0, 0);
-        if (!has_slot)
-            app_thread_begins(slot);
-    }
+    if (!thread_tls.internal && !thread_current())
+        (void)!thread_attach_late();
     agent_thread_start_ticks(life_scheduler);
     if (with_alloc || with_heap)
         alloc_start(options.alloc_interval);
     rates_start(life_scheduler ? life_scheduler->set_period : NULL);
-    unseen_threads_start(clock_monotonic_ns());
     store_release(&moment_look, look);
     bool with_cpu = life_scheduler && (options.profiles & PROFILE_CPU);
     log_info("profiling %s, pid %d:%s%s%s%s, stacks by %s", program_name, sys_pid(),

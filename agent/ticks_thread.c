@@ -46,6 +46,7 @@ static void *ticks_main(void *unused)
     const struct scheduler *running = load_acquire(&scheduler);
     if (running)
         running->run(goes_on);
+    flush_own_thread_ends(FLUSH_OWN_TICKS);
     flush_own_threads_end();
     own_thread_is_none(&state);
     full_fence();

@@ -11,19 +11,83 @@
 #include "agent/thread/left_threads.h"
 #include "agent/thread/thread_context.h"
 
-/* Looks at 0.1 s, 0.2 s, 0.4 s and so on; a minute has ten. */
-static const uint64_t first_look_ns = 100 * NS_PER_MS;
-static const uint64_t last_look_ns = 60 * NS_PER_SEC;
+/* A look is a system call and a word of each slot, 3 us with 256 of them: so few hundred
+ * thousandths of a processor, however many threads there are. */
+static const uint64_t look_every_ns = 100 * NS_PER_MS;
+enum { SLOTS_A_LOOK = 256 };
 
-static uint64_t start_ns;
+/* What the ends of some threads take, behind the hook by which they are seen, is not worth a row.
+ */
+static const int64_t least_time_ns = NS_PER_MS;
+
+/* The kernel may know threads for so long that have left their slots, where many end at once. */
+static const uint64_t leaving_ns = NS_PER_SEC;
+
 static uint64_t next_ns = UINT64_MAX;
-static uint32_t left_before; /* threads, at the last look */
+static uint64_t marked_ns;
+static uint32_t left_marked[2]; /* threads that had left then, and one or more seconds before */
+static int64_t past_ns;         /* see the header, as the next two */
+static int64_t before_ns;
+static int64_t told_ns; /* LOCK_FLUSH */
+
+/* ---- time ---- */
+
+static int64_t known_threads_ns(void)
+{
+    uint64_t sum = flush_own_threads_cpu_ns();
+    for (uint32_t i = 0; i < thread_slot_count(); i++) {
+        const struct thread_slot *slot = thread_slot_at(i);
+        int tid = load_relaxed(&slot->tid);
+        if (load_acquire(&slot->state) != SLOT_USED || tid == 0)
+            continue;
+        uint64_t now = clock_thread_cpu_of_ns(tid);
+        sum += now ? now : load_relaxed(&slot->cpu_last_ns);
+    }
+    return (int64_t)sum;
+}
+
+void unseen_threads_one_known(uint64_t cpu_ns)
+{
+    add_relaxed(&past_ns, -(int64_t)cpu_ns);
+}
+
+void unseen_threads_one_left(uint64_t cpu_ns)
+{
+    add_relaxed(&past_ns, (int64_t)cpu_ns);
+}
+
+/* In this order: what goes on meanwhile makes it less. */
+static int64_t unseen_ns(void)
+{
+    int64_t process = (int64_t)clock_process_cpu_ns();
+    int64_t known = known_threads_ns();
+    full_fence();
+    return process - known - load_relaxed(&past_ns) - before_ns - told_ns;
+}
+
+bool unseen_threads_have_time(void)
+{
+    return unseen_ns() >= least_time_ns;
+}
+
+uint64_t unseen_threads_take_time(void)
+{
+    int64_t unseen = unseen_ns();
+    if (unseen < least_time_ns)
+        return 0;
+    told_ns += unseen;
+    return (uint64_t)unseen;
+}
+
+/* ---- looks ---- */
 
 void unseen_threads_start(uint64_t now_ns)
 {
-    start_ns = now_ns;
-    left_before = left_threads_count();
-    store_relaxed(&next_ns, now_ns + first_look_ns);
+    left_marked[0] = left_marked[1] = left_threads_count();
+    store_relaxed(&next_ns, now_ns + look_every_ns);
+    past_ns = told_ns = 0;
+    before_ns = -known_threads_ns();
+    before_ns += (int64_t)clock_process_cpu_ns();
 }
 
 static uint32_t threads_known(void)
@@ -39,22 +103,33 @@ void unseen_threads_look(uint64_t now_ns)
     uint64_t due = load_relaxed(&next_ns);
     if (likely(now_ns < due))
         return;
-    uint64_t age = now_ns - start_ns;
-    uint64_t next = age < last_look_ns ? start_ns + 2 * age : UINT64_MAX;
-    if (!__atomic_compare_exchange_n(&next_ns, &due, next, false, __ATOMIC_RELAXED,
-                                     __ATOMIC_RELAXED))
-        return;
-    unseen_threads_last_look();
+    uint64_t next = now_ns + look_every_ns * (1 + thread_slot_count() / SLOTS_A_LOOK);
+    if (__atomic_compare_exchange_n(&next_ns, &due, next, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED))
+        unseen_threads_look_now();
 }
 
-void unseen_threads_last_look(void)
+/* Of threads that have left, so many may still be there. */
+static uint32_t threads_leaving(void)
+{
+    uint32_t left = left_threads_count();
+    uint32_t lately = left - load_relaxed(&left_marked[1]);
+    uint64_t now = clock_monotonic_ns(), marked = load_relaxed(&marked_ns);
+    if (now - marked >= leaving_ns &&
+        __atomic_compare_exchange_n(&marked_ns, &marked, now, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED))
+        store_relaxed(&left_marked[1], exchange_acq_rel(&left_marked[0], left));
+    uint32_t unnamed = lately > LEFT_THREADS_NAMED ? lately - LEFT_THREADS_NAMED : 0;
+    return left_threads_there(thread_pid()) + unnamed;
+}
+
+void unseen_threads_look_now(void)
 {
     struct stat task;
-    uint32_t left = left_threads_count();
-    /* The kernel may still have some that have left since. */
-    uint32_t leaving = left - exchange_acq_rel(&left_before, left);
     /* The folder has a link for each thread, and two of its own. */
-    if (sys_call4(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &task, 0) == 0 &&
-        task.st_nlink > threads_known() + leaving + 2)
+    if (sys_call4(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &task, 0) != 0)
+        return;
+    uint64_t known = threads_known() + 2;
+    if (task.st_nlink > known && task.st_nlink > known + threads_leaving())
         agent_thread_want_look(LOOK_FOR_THREADS);
 }

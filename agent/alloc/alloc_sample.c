@@ -188,7 +188,7 @@ static void sample_if_due(struct thread_tls *tls, const void *pointer, size_t si
     tls->rng = ahead;
     uint32_t flags = 0;
     if (!slot)
-        slot = thread_attach(0, 0);
+        slot = thread_attach_late();
     if (slot)
         flags = sample(slot, pointer, size);
     else

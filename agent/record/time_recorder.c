@@ -27,6 +27,7 @@ static const char *const pseudo_names[PSEUDO_COUNT] = {
     [PSEUDO_RUNNING] = "running (not sampled)",
     [PSEUDO_UNKNOWN] = "[unknown]",
     [PSEUDO_SKIPPED] = "libagent skipped",
+    [PSEUDO_UNSEEN] = "[threads not seen]",
     [PSEUDO_HANDLERS] = "[sampling handlers]",
     [PSEUDO_HOOKS] = "[allocation hooks]",
     [PSEUDO_AGENT] = "[agent thread]",

@@ -58,7 +58,8 @@ enum pseudo_frame {
     PSEUDO_RUNNING,      /* "running (not sampled)": CPU time where no signal is allowed */
     PSEUDO_UNKNOWN,      /* "[unknown]": the walk gave no frame at all */
     PSEUDO_SKIPPED,      /* "libagent skipped": more CPU time than one sample is to stand for */
-    PSEUDO_HANDLERS,     /* Callers of PSEUDO_OVERHEAD: the part that it belongs to. */
+    PSEUDO_UNSEEN,   /* "[threads not seen]": CPU time of the process that no known thread used */
+    PSEUDO_HANDLERS, /* Callers of PSEUDO_OVERHEAD: the part that it belongs to. */
     PSEUDO_HOOKS,
     PSEUDO_AGENT,
     PSEUDO_UPLOADER,

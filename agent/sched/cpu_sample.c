@@ -257,3 +257,10 @@ void cpu_sample_add_overhead(const struct thread_label *label, enum pseudo_frame
     if (amount_ns)
         add_known(label, NULL, PCS(PSEUDO_OVERHEAD, part), amount_ns, false);
 }
+
+void cpu_sample_add_unseen(uint64_t amount_ns)
+{
+    static const struct thread_label nobody;
+    if (amount_ns)
+        add_known(&nobody, NULL, PCS(PSEUDO_UNSEEN), amount_ns, true);
+}

@@ -143,6 +143,8 @@ void thread_timer_begin(struct thread_slot *slot, bool armed)
         if (error)
             delete_timer(timer);
     }
+    if (error == -EINVAL && clock_thread_cpu_of_ns(slot->tid) == 0)
+        return; /* one that was found has ended meanwhile */
     if (error) {
         stats_add(STAT_TIMERS_REFUSED, 1);
         if (!exchange_acq_rel(&refused, 1))

@@ -12,7 +12,10 @@
 void left_threads_add(int tid);
 /* How many so far. */
 uint32_t left_threads_count(void);
-/* Is it one of the last 64? */
+enum { LEFT_THREADS_NAMED = 64 };
+/* Is it one of the last LEFT_THREADS_NAMED? */
 bool left_threads_has(int tid);
+/* Of these so many are still there. A system call each. */
+uint32_t left_threads_there(int pid);
 
 #endif

@@ -27,6 +27,7 @@ static struct {
     int32_t pid;
     uint32_t *here; /* 1; 0 in a child that was not reset; NULL: the kernel cannot tell */
     void (*leaving)(void);
+    void (*late)(struct thread_slot *slot);
     bool has_key;
     unsigned key;
     uintptr_t main_pointer, main_stack_high; /* of the main thread, whose stack lies apart */
@@ -261,6 +262,20 @@ struct thread_slot *thread_attach(uintptr_t stack_high, uintptr_t start_routine)
     slot->start_routine = start_routine;
     thread_note_name(slot);
     bind(slot, stack_high);
+    return slot;
+}
+
+void thread_on_late(void (*late)(struct thread_slot *slot))
+{
+    threads.late = late;
+}
+
+struct thread_slot *thread_attach_late(void)
+{
+    bool is_unknown = !thread_tls.left && !thread_find_slot(sys_tid());
+    struct thread_slot *slot = thread_attach(0, 0);
+    if (slot && is_unknown && threads.late)
+        threads.late(slot);
     return slot;
 }
 

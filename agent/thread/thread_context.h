@@ -122,6 +122,10 @@ static inline struct thread_slot *thread_current(void)
  * what thread_note_main was told. NULL when the table is full (counted), the agent is not started,
  * or this is another process (vfork or _Fork child). THR, HOOK, INIT. */
 struct thread_slot *thread_attach(uintptr_t stack_high, uintptr_t start_routine);
+/* The same in a hook: of a thread that nobody told of, and that gets its slot by this call, `late`
+ * of thread_on_late is told, unless it ends. THR, HOOK. */
+struct thread_slot *thread_attach_late(void);
+void thread_on_late(void (*late)(struct thread_slot *slot)); /* INIT */
 /* The calling thread is the program's first: where its frames end. INIT. */
 void thread_note_main(uintptr_t stack_high);
 /* A slot for a thread that is about to be made: the new thread makes it its own by

@@ -1,9 +1,11 @@
 /* CFLAGS: -O2 -fno-stack-protector */
-/* prog_harm_raw_threads: threads of another runtime, made by a bare clone: one with a thread
- * pointer of that runtime's, one with none, one that has its creator's. They compute for 4 s, and
- * for 0.8 s of CPU time each, while the main thread allocates. Prints the CPU time of the process
- * ("process-cpu"), and what became of the runtime's block. */
+/* prog_harm_raw_threads [SHORT]: threads of another runtime, made by a bare clone: one with a
+ * thread pointer of that runtime's, one with none, one that has its creator's. They compute for 4
+ * s, and for 0.8 s of CPU time each, while the main thread allocates. SHORT: so many of the second
+ * kind instead, one after another, each for 20 ms of CPU time, while the main thread waits. Prints
+ * the CPU time of the process ("process-cpu"), and what became of the runtime's block. */
 
+#include <linux/futex.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <string.h>
@@ -14,22 +16,23 @@
 
 enum { THREADS = 3, STACK_SIZE = 1 << 16, BLOCK_SIZE = 4096 };
 
-static const uint64_t wall_ns = 4000000000, cpu_ns = 800000000;
+static const uint64_t short_ns = 20000000;
+static uint64_t wall_ns = 4000000000, cpu_ns = 800000000;
 
 /* Around the thread pointer, which is in the middle. */
 static _Alignas(64) unsigned char block[BLOCK_SIZE];
 static int there[THREADS];
 
 /* libc may not be asked: it would look for its own block. */
-static long bare_call(long number, long a, long b)
+static long bare_call(long number, long a, long b, long c)
 {
-    return sys_raw6(number, a, b, 0, 0, 0, 0);
+    return sys_raw6(number, a, b, c, 0, 0, 0);
 }
 
 static uint64_t bare_clock_ns(clockid_t clock)
 {
     struct timespec time;
-    bare_call(SYS_clock_gettime, clock, (long)&time);
+    bare_call(SYS_clock_gettime, clock, (long)&time, 0);
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
@@ -40,11 +43,11 @@ static int run(void *unused)
     while (bare_clock_ns(CLOCK_MONOTONIC) < end || bare_clock_ns(CLOCK_THREAD_CPUTIME_ID) < cpu_ns)
         for (int i = 0; i < 100; i++)
             compute();
-    bare_call(SYS_exit, 0, 0);
+    bare_call(SYS_exit, 0, 0, 0);
     return 0;
 }
 
-static void start(int *is_there, bool with_pointer, void *pointer)
+static char *start(int *is_there, bool with_pointer, void *pointer)
 {
     char *stack =
         mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -54,10 +57,28 @@ static void start(int *is_there, bool with_pointer, void *pointer)
     if (stack == MAP_FAILED ||
         clone(run, stack + STACK_SIZE, flags, NULL, NULL, pointer, is_there) < 0)
         exit(2);
+    return stack;
 }
 
-int main(void)
+static void run_short(uint64_t count)
 {
+    wall_ns = 0;
+    cpu_ns = short_ns;
+    while (count--) {
+        char *stack = start(&there[0], true, NULL);
+        while (__atomic_load_n(&there[0], __ATOMIC_ACQUIRE))
+            bare_call(SYS_futex, (long)&there[0], FUTEX_WAIT, 1);
+        munmap(stack, STACK_SIZE);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2) {
+        run_short(number_argument(argc, argv, 1, 0));
+        printf("process-cpu %lu\n", (unsigned long)clock_ns(CLOCK_PROCESS_CPUTIME_ID));
+        return 0;
+    }
     unsigned char before[BLOCK_SIZE];
     void *pointer = block + BLOCK_SIZE / 2;
     /* As far as it can be libc's; the rest is 0, as memory that is not in use. */

@@ -1,0 +1,78 @@
+#include "agent/uploader_thread.h"
+
+#include <errno.h>
+
+#include "agent/base/compiler.h"
+#include "agent/base/log.h"
+#include "agent/flush.h"
+#include "agent/thread/own_thread.h"
+#include "agent/thread/thread_context.h"
+#include "uploader/uploader.h"
+
+static uint32_t state; /* an enum own_thread_state */
+static bool (*is_paused)(void);
+
+static void *uploader_main(void *unused)
+{
+    (void)unused;
+    own_thread_enter("libagent-up");
+    flush_own_thread_begins(FLUSH_OWN_UPLOADER);
+    store_release(&state, OWN_THREAD_RUNNING);
+    uploader_run(own_thread_is_known_to_libc());
+    flush_own_thread_ends(FLUSH_OWN_UPLOADER);
+    if (is_paused()) /* and not at the end of all */
+        flush_own_threads_end();
+    own_thread_is_none(&state);
+    return NULL;
+}
+
+void uploader_thread_start(bool (*stays_away)(void))
+{
+    is_paused = stays_away;
+}
+
+void uploader_thread_need(void)
+{
+    int error = own_thread_need(&state, uploader_main, is_paused);
+    if (error && error != -EBUSY)
+        log_warn("no uploader thread (error %d), tried again after the next period", -error);
+}
+
+void uploader_thread_write_all(bool finishes, uint64_t deadline_ns)
+{
+    bool has_thread = own_thread_is_there(&state);
+    /* What waits to be sent does not wait any more. */
+    bool hurries = finishes || (has_thread && routes_send());
+    if (hurries)
+        uploader_finish();
+    /* An app's thread may be in the middle of malloc, which libcurl calls. */
+    bool may_send = thread_tls.internal && own_thread_is_known_to_libc();
+    if ((has_thread ? uploader_wait_done(deadline_ns) : uploader_drain(deadline_ns, may_send)) != 0)
+        log_error("the last profiles were not written in time");
+    if (hurries && !finishes)
+        uploader_resume();
+}
+
+bool uploader_thread_is_there(void)
+{
+    return own_thread_is_there(&state);
+}
+
+bool uploader_thread_end(uint64_t deadline_ns)
+{
+    uploader_finish();
+    return own_thread_wait_none(&state, deadline_ns);
+}
+
+bool uploader_thread_pause(uint64_t deadline_ns)
+{
+    uploader_pause(true);
+    bool ended = own_thread_wait_none(&state, deadline_ns);
+    uploader_pause(false);
+    return ended;
+}
+
+void uploader_thread_reset_in_child(void)
+{
+    state = OWN_THREAD_NONE;
+}

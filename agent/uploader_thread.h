@@ -1,0 +1,26 @@
+/* uploader_thread.h: the thread that writes and sends what is queued. It is made by the agent's
+ * thread for the first blob, and ends with it, or for a pause.
+ *
+ * Owns: that thread. Context: as said. Locks: none of its own. */
+#ifndef LIBAGENT_UPLOADER_THREAD_H
+#define LIBAGENT_UPLOADER_THREAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* None is made while `stays_away` says so. INIT. */
+void uploader_thread_start(bool (*stays_away)(void));
+/* There is something to write. TICK. */
+void uploader_thread_need(void);
+/* What is queued is written until the deadline: by that thread where there is one, else by the
+ * calling one. `finishes`: at a stop, or the end. TICK, INIT, THR. */
+void uploader_thread_write_all(bool finishes, uint64_t deadline_ns);
+bool uploader_thread_is_there(void);
+/* Ends it, for good or until it is needed again. True: it has ended; false at the CLOCK_MONOTONIC
+ * deadline (0: none). TICK, INIT, THR. */
+bool uploader_thread_end(uint64_t deadline_ns);
+bool uploader_thread_pause(uint64_t deadline_ns);
+/* In a fork child. */
+void uploader_thread_reset_in_child(void);
+
+#endif

@@ -65,6 +65,8 @@ bool agent_signal_action(int number, const struct sigaction *action, struct siga
  * given back first. THR, SIG. */
 void agent_itimer_wanted(int which);
 void agent_signal_wanted(int number);
+/* The app is about to take signals of this set by itself (sigwait and its kin). THR. */
+void agent_signals_awaited(const sigset_t *set);
 /* Is what getitimer tells the agent's? THR, SIG. */
 bool agent_itimer_is_ours(int which);
 /* It was called, with success; `old` becomes what the program is to see. THR, SIG. */

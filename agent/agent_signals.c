@@ -34,6 +34,12 @@ void agent_signal_wanted(int number)
         itimer_yield();
 }
 
+void agent_signals_awaited(const sigset_t *set)
+{
+    if (itimer_has_signal_of(set))
+        itimer_yield();
+}
+
 bool agent_itimer_is_ours(int which)
 {
     return itimer_is_ours(which);

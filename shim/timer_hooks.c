@@ -44,6 +44,38 @@ EXPORT unsigned hooked_ualarm(unsigned first, unsigned interval)
     return NEXT(ualarm)(first, interval);
 }
 
+/* What waits for signals takes those that are blocked, ours too. Tail calls: they are points of
+ * cancellation, and one that waits is to look as without us. */
+int hooked_sigwait(const sigset_t *set, int *number) __asm__("sigwait");
+int hooked_sigwaitinfo(const sigset_t *set, siginfo_t *info) __asm__("sigwaitinfo");
+int hooked_sigtimedwait(const sigset_t *set, siginfo_t *info,
+                        const struct timespec *limit) __asm__("sigtimedwait");
+int hooked_signalfd(int fd, const sigset_t *set, int flags) __asm__("signalfd");
+
+EXPORT int hooked_sigwait(const sigset_t *set, int *number)
+{
+    agent_signals_awaited(set);
+    return NEXT(sigwait)(set, number);
+}
+
+EXPORT int hooked_sigwaitinfo(const sigset_t *set, siginfo_t *info)
+{
+    agent_signals_awaited(set);
+    return NEXT(sigwaitinfo)(set, info);
+}
+
+EXPORT int hooked_sigtimedwait(const sigset_t *set, siginfo_t *info, const struct timespec *limit)
+{
+    agent_signals_awaited(set);
+    return NEXT(sigtimedwait)(set, info, limit);
+}
+
+EXPORT int hooked_signalfd(int fd, const sigset_t *set, int flags)
+{
+    agent_signals_awaited(set);
+    return NEXT(signalfd)(fd, set, flags);
+}
+
 /* Each is an entry of its own in libc, and none of them calls sigaction by its name. */
 /* NOLINTBEGIN(bugprone-macro-parentheses): declarations can have none */
 #define SIGNAL_HOOK(name)                                                                          \

@@ -53,6 +53,10 @@ typedef void (*next_signal_handler)(int);
     X(int, getitimer, (int which, struct itimerval *value))                                        \
     X(unsigned, alarm, (unsigned seconds))                                                         \
     X(unsigned, ualarm, (unsigned first, unsigned interval))                                       \
+    X(int, sigwait, (const sigset_t *set, int *number))                                            \
+    X(int, sigwaitinfo, (const sigset_t *set, siginfo_t *info))                                    \
+    X(int, sigtimedwait, (const sigset_t *set, siginfo_t *info, const struct timespec *limit))     \
+    X(int, signalfd, (int fd, const sigset_t *set, int flags))                                     \
     X(next_signal_handler, signal, (int number, next_signal_handler action))                       \
     X(next_signal_handler, bsd_signal, (int number, next_signal_handler action))                   \
     X(next_signal_handler, ssignal, (int number, next_signal_handler action))                      \

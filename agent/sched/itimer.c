@@ -18,22 +18,13 @@ enum itimer_state { ITIMER_OFF, ITIMER_ARMED, ITIMER_CHANGES };
 static const struct itimer_kind *kind;
 static uint64_t period_ns;
 static struct sigaction previous;
-static uint32_t state; /* an enum itimer_state */
+static struct timeval interval; /* as the kernel tells that of ours */
+static uint32_t state;          /* an enum itimer_state */
 static uint32_t signals, signals_seen;
+static uint32_t execs; /* under way */
 
-static bool itimer_wait(uint32_t bell, uint64_t *next_ns)
-{
-    if (load_acquire(&state) == ITIMER_OFF)
-        return event_source.wait(bell, next_ns);
-    if (load_acquire(&signals) == signals_seen)
-        (void)!sys_futex_wait(&tick_bell, bell, 0);
-    uint32_t now = load_acquire(&signals);
-    bool is_due = now != signals_seen;
-    signals_seen = now;
-    return is_due;
-}
-
-static const struct tick_source source = {.wait = itimer_wait};
+/* So much later at most it is seen that the program has set the timer past the hooks. */
+static const uint64_t look_every_ns = NS_PER_SEC;
 
 static uint64_t signal_bit(void)
 {
@@ -55,11 +46,29 @@ static void on_signal(int number, siginfo_t *info, void *context)
     sys_call3(SYS_tgkill, sys_pid(), sys_tid(), number);
 }
 
+/* An odd number of microseconds, as no program asks for: so one of the program's is known. */
 static long set_itimer(uint64_t ns)
 {
     struct timeval time = {(time_t)(ns / NS_PER_SEC), (suseconds_t)(ns % NS_PER_SEC / 1000)};
+    time.tv_usec |= ns != 0;
     struct itimerval value = {time, time};
     return sys_call3(SYS_setitimer, kind->which, &value, NULL);
+}
+
+static long arm(void)
+{
+    struct itimerval value = {0};
+    long error = set_itimer(period_ns);
+    if (!error)
+        error = sys_call2(SYS_getitimer, kind->which, &value);
+    interval = value.it_interval;
+    return error;
+}
+
+static bool has_own_interval(const struct itimerval *value)
+{
+    return value->it_interval.tv_sec == interval.tv_sec &&
+           value->it_interval.tv_usec == interval.tv_usec;
 }
 
 static const char *what_the_app_has(void)
@@ -84,6 +93,9 @@ static int install(void)
     return next.sigaction(kind->signal, &action, &previous) == 0 ? 0 : -EINVAL;
 }
 
+static bool itimer_wait(uint32_t bell, uint64_t *next_ns);
+static const struct tick_source source = {.wait = itimer_wait};
+
 int itimer_start(const struct itimer_kind *chosen, const struct sched_request *request)
 {
     kind = chosen;
@@ -101,7 +113,7 @@ int itimer_start(const struct itimer_kind *chosen, const struct sched_request *r
         return error;
     error = install();
     if (!error)
-        error = (int)set_itimer(period_ns);
+        error = (int)arm();
     if (error)
         tick_stop();
     else
@@ -148,13 +160,15 @@ static void unblock(const uint64_t *mask)
  * caller's to change. */
 static bool begin_change(void)
 {
-    uint32_t armed = ITIMER_ARMED;
-    if (__atomic_compare_exchange_n(&state, &armed, ITIMER_CHANGES, false, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE))
-        return true;
-    while (load_acquire(&state) == ITIMER_CHANGES)
+    for (;;) {
+        uint32_t now = ITIMER_ARMED;
+        if (__atomic_compare_exchange_n(&state, &now, ITIMER_CHANGES, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_ACQUIRE))
+            return true;
+        if (now == ITIMER_OFF)
+            return false;
         (void)!nap_before(UINT64_MAX);
-    return false;
+    }
 }
 
 static bool give_up(void)
@@ -163,7 +177,10 @@ static bool give_up(void)
     block_all(&mask);
     bool is_mine = begin_change();
     if (is_mine) {
-        set_itimer(0);
+        struct itimerval value = {0};
+        sys_call2(SYS_getitimer, kind->which, &value);
+        if (has_own_interval(&value))
+            set_itimer(0);
         take_pending();
         put_back_action();
         store_release(&state, ITIMER_OFF);
@@ -179,12 +196,58 @@ void itimer_stop(void)
     (void)give_up();
 }
 
+static void say_it_yields(void)
+{
+    log_warn("LIBAGENT_SCHEDULER=%s yields %s and %s to the program; ticks go on as those of event",
+             kind->scheduler, kind->name, kind->signal_name);
+}
+
 void itimer_yield(void)
 {
     if (give_up())
-        log_warn("LIBAGENT_SCHEDULER=%s yields %s and %s to the program; ticks go on as those of "
-                 "event",
-                 kind->scheduler, kind->name, kind->signal_name);
+        say_it_yields();
+}
+
+/* In our thread, which must not call libc's sigaction: the action was the default. */
+static void put_back_default(void)
+{
+    /* The kernel's struct sigaction begins with the handler. */
+    uint64_t now[4] = {0}, by_default[4] = {(uint64_t)(uintptr_t)SIG_DFL};
+    if (sys_call4(SYS_rt_sigaction, kind->signal, NULL, now, sizeof(uint64_t)) == 0 &&
+        now[0] == (uint64_t)(uintptr_t)on_signal)
+        sys_call4(SYS_rt_sigaction, kind->signal, by_default, NULL, sizeof(uint64_t));
+}
+
+/* True: the program has set the timer by a system call, which no hook sees. */
+static bool was_taken(void)
+{
+    struct itimerval value;
+    if (!begin_change())
+        return false;
+    bool taken = load_acquire(&execs) == 0 && sys_call2(SYS_getitimer, kind->which, &value) == 0 &&
+                 !has_own_interval(&value);
+    if (taken) {
+        /* Where the program's has gone off already what is pending is the program's. */
+        if (value.it_value.tv_sec || value.it_value.tv_usec)
+            take_pending();
+        put_back_default();
+    }
+    store_release(&state, taken ? ITIMER_OFF : ITIMER_ARMED);
+    return taken;
+}
+
+static bool itimer_wait(uint32_t bell, uint64_t *next_ns)
+{
+    if (load_acquire(&state) == ITIMER_OFF)
+        return event_source.wait(bell, next_ns);
+    if (load_acquire(&signals) == signals_seen)
+        (void)!sys_futex_wait(&tick_bell, bell, clock_monotonic_ns() + look_every_ns);
+    if (was_taken())
+        say_it_yields();
+    uint32_t now = load_acquire(&signals);
+    bool is_due = now != signals_seen;
+    signals_seen = now;
+    return is_due;
 }
 
 bool itimer_is_ours(int which)
@@ -199,12 +262,19 @@ bool itimer_has_signal(int signal)
            thread_in_process();
 }
 
+bool itimer_has_signal_of(const sigset_t *set)
+{
+    if (likely(load_acquire(&state) == ITIMER_OFF) || !set)
+        return false;
+    uint64_t bits;
+    memcpy(&bits, set, sizeof(bits)); /* the rest are no signals */
+    return (bits & signal_bit()) && thread_in_process();
+}
+
 void itimer_previous_action(struct sigaction *old)
 {
     *old = previous;
 }
-
-static uint32_t execs; /* under way */
 
 void itimer_before_exec(void)
 {
@@ -223,14 +293,16 @@ void itimer_before_exec(void)
 
 void itimer_exec_failed(void)
 {
-    if (load_acquire(&state) == ITIMER_OFF || !thread_in_process())
+    if (load_acquire(&execs) == 0 || !thread_in_process())
         return;
     uint64_t mask;
     block_all(&mask);
-    if (__atomic_sub_fetch(&execs, 1, __ATOMIC_SEQ_CST) == 0 && begin_change()) {
-        set_itimer(period_ns);
+    /* Within the change: whoever looks at the timer then knows that it is to be armed. */
+    bool is_mine = begin_change();
+    if (__atomic_sub_fetch(&execs, 1, __ATOMIC_SEQ_CST) == 0 && is_mine)
+        (void)!arm();
+    if (is_mine)
         store_release(&state, ITIMER_ARMED);
-    }
     unblock(&mask);
 }
 
@@ -241,5 +313,5 @@ void itimer_reset_in_child(struct thread_slot *own)
     if (state == ITIMER_CHANGES) /* in another thread of the parent */
         state = ITIMER_OFF;
     if (state == ITIMER_ARMED)
-        set_itimer(period_ns);
+        (void)!arm();
 }

@@ -13,7 +13,9 @@
  *     meanwhile wait. Ticks go on by the clock (event.c).
  *  3. The timer is armed while `state` is ITIMER_ARMED, but for an exec, which would carry it, and
  *     its pending signal, over to a program without the handler.
- *  4. A signal of this number that no interval timer sent is the app's: its action is the default.
+ *  4. A timer that the app sets by a system call of its own is seen at the next tick, a second
+ * later at most: it stays, and all else is given back.
+ *  5. A signal of this number that no interval timer sent is the app's: its action is the default.
  *
  * Owns: the timer and the signal's action. Context: as said. Locks: LOCK_LOG. */
 #ifndef LIBAGENT_ITIMER_H
@@ -40,6 +42,7 @@ void itimer_reset_in_child(struct thread_slot *own);
 /* Is it armed by us in this process? THR, SIG; a vfork child. */
 bool itimer_is_ours(int which);
 bool itimer_has_signal(int signal);
+bool itimer_has_signal_of(const sigset_t *set);
 /* What the app would see of the signal. */
 void itimer_previous_action(struct sigaction *old);
 /* The app takes it. THR, SIG. */

@@ -1,5 +1,6 @@
 /* No wait of a program's is ended by the agent, however it is sampled, 1,000 times a second, on the
- * wall too. WALL_WAITS_SECONDS: how long each way is tried (make waits: 60). */
+ * wall too: but by the signals of sigprof and sigalrm, which say so (EINTR). WALL_WAITS_SECONDS:
+ * how long each way is tried (make waits: 60). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,10 +15,15 @@ static const char *const kinds[] = {"nanosleep", "usleep",        "poll",       
 
 static const struct way {
     const char *scheduler, *profiles;
-    bool has_wall;
+    bool has_wall, has_signals;
 } ways[] = {
-    {"auto", "cpu,wall", true},  {"auto", "wall", true},     {"event", "cpu,wall", true},
-    {"sleep", "cpu,wall", true}, {"cputimer", "cpu", false},
+    {"auto", "cpu,wall", .has_wall = true},
+    {"auto", "wall", .has_wall = true},
+    {"event", "cpu,wall", .has_wall = true},
+    {"sleep", "cpu,wall", .has_wall = true},
+    {"cputimer", "cpu", .has_wall = false},
+    {"sigprof", "cpu", .has_signals = true},
+    {"sigalrm", "cpu,wall", .has_wall = true, .has_signals = true},
 };
 
 static const char *seconds(void)
@@ -26,10 +32,39 @@ static const char *seconds(void)
     return text ? text : "3";
 }
 
+static int64_t ended(const struct run *run, const char *kind, const char *how)
+{
+    char key[64];
+    snprintf(key, sizeof(key), "%s-%s", kind, how);
+    return run_number(run, key);
+}
+
+/* `interrupted`: the number of those that were, of the waits that are returned. */
+static int64_t expect_waits(const struct run *run, const struct way *way, int64_t *interrupted)
+{
+    int64_t waits = 0;
+    *interrupted = 0;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        int64_t count = run_number(run, kinds[i]);
+        int64_t by_signal = ended(run, kinds[i], "interrupted");
+        waits += count;
+        *interrupted += by_signal;
+        ck_assert_int_ge(count, 20);
+        ck_assert_msg(way->has_signals || by_signal == 0, "%s: %lld of %lld interrupted", kinds[i],
+                      (long long)by_signal, (long long)count);
+        /* None that does not say so. */
+        ck_assert_msg(ended(run, kinds[i], "early") <= by_signal, "%s: %lld of %lld early",
+                      kinds[i], (long long)ended(run, kinds[i], "early"), (long long)count);
+        ck_assert_msg(ended(run, kinds[i], "failed") == 0, "%s: %lld of %lld failed", kinds[i],
+                      (long long)ended(run, kinds[i], "failed"), (long long)count);
+    }
+    return waits;
+}
+
 START_TEST(test_no_wait_is_ended)
 {
     const struct way *way = &ways[_i];
-    char scheduler[64], profiles[64], key[64];
+    char scheduler[64], profiles[64];
     snprintf(scheduler, sizeof(scheduler), "LIBAGENT_SCHEDULER=%s", way->scheduler);
     snprintf(profiles, sizeof(profiles), "LIBAGENT_PROFILES=%s", way->profiles);
     struct run run;
@@ -39,24 +74,13 @@ START_TEST(test_no_wait_is_ended)
                                                 scheduler, profiles, "LIBAGENT_FREQUENCY=1000",
                                                 "LIBAGENT_PERIOD=1s", NULL}});
     run_expect_quiet_success(&run);
-    int64_t waits = 0;
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        static const char *const ends[] = {"interrupted", "early", "failed"};
-        int64_t count = run_number(&run, kinds[i]);
-        waits += count;
-        ck_assert_int_ge(count, 20);
-        for (size_t k = 0; k < sizeof(ends) / sizeof(ends[0]); k++) {
-            snprintf(key, sizeof(key), "%s-%s", kinds[i], ends[k]);
-            ck_assert_msg(run_number(&run, key) == 0, "%s: %lld of %lld", key,
-                          (long long)run_number(&run, key), (long long)count);
-        }
-    }
+    int64_t interrupted, waits = expect_waits(&run, way, &interrupted);
     /* They were looked at. */
     struct profile profile;
     profile_load(&profile, run.profiles, way->has_wall ? "wall" : "cpu", run.pid);
     int64_t read = profile_figure(&profile, "stacks of blocked threads read from outside");
-    fprintf(stderr, "%s, %s: %lld waits, none ended; %lld CPU samples, %lld stacks read\n",
-            way->scheduler, way->profiles, (long long)waits,
+    fprintf(stderr, "%s, %s: %lld waits, %lld ended; %lld CPU samples, %lld stacks read\n",
+            way->scheduler, way->profiles, (long long)waits, (long long)interrupted,
             (long long)profile_figure(&profile, "cpu samples"), (long long)read);
     ck_assert_int_ge(profile_figure(&profile, "cpu samples"), 20 * atoi(seconds()));
     if (way->has_wall)

@@ -1,10 +1,11 @@
 /* CFLAGS: -O2 */
-/* LIBS: -lpthread */
+/* LIBS: -lpthread -lrt */
 /* prog_itimers CASE prof|real: what a program does with an interval timer that a scheduler of the
  * agent's may have. Prints what is to be the same with the agent and without. */
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
@@ -185,6 +186,75 @@ static void exec_blocked(void)
     work(500);
 }
 
+/* By the system call, which no preload sees. */
+static void arm_bare(long first_us, long interval_us)
+{
+    struct itimerval value = {{0, interval_us}, {first_us / 1000000, first_us % 1000000}};
+    printf("armed: %ld\n", syscall(SYS_setitimer, which, &value, NULL));
+}
+
+static void bare_timer(void)
+{
+    struct itimerval value;
+    struct sigaction action = {.sa_handler = count, .sa_flags = SA_RESTART};
+    work(50);
+    arm_bare(300 * 1000000l, 0);
+    work(500);
+    long result = syscall(SYS_getitimer, which, &value);
+    printf("still armed: %ld, %d\n", result, value.it_value.tv_sec > 200);
+    show_action("default");
+    sigaction(number, &action, NULL);
+    arm_bare(TEN_MS, TEN_MS);
+    wait_for_calls(5);
+}
+
+/* The timer before the handler: the agent hears of it by the handler. */
+static void bare_timer_first(void)
+{
+    struct sigaction action = {.sa_handler = count, .sa_flags = SA_RESTART};
+    work(50);
+    arm_bare(200000, TEN_MS);
+    sigaction(number, &action, NULL);
+    wait_for_calls(5);
+    work(500);
+}
+
+/* A timer of another kind, and its signal waited for. */
+static void start_other_timer(sigset_t *set)
+{
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = number};
+    struct itimerspec time = {.it_value.tv_nsec = 300000000};
+    timer_t timer;
+    work(50);
+    sigemptyset(set);
+    sigaddset(set, number);
+    sigprocmask(SIG_BLOCK, set, NULL);
+    work(50); /* one of ours would be pending now */
+    printf("timer: %d", timer_create(CLOCK_MONOTONIC, &event, &timer));
+    printf(", %d\n", timer_settime(timer, 0, &time, NULL));
+}
+
+static void wait_for_signal(void)
+{
+    sigset_t set;
+    siginfo_t info = {0};
+    start_other_timer(&set);
+    printf("waited: %d", sigwaitinfo(&set, &info));
+    printf(", of a timer of the program %d\n", info.si_code == SI_TIMER);
+    work(500);
+}
+
+static void read_signal(void)
+{
+    sigset_t set;
+    struct signalfd_siginfo info = {0};
+    start_other_timer(&set);
+    ssize_t size = read(signalfd(-1, &set, 0), &info, sizeof(info));
+    printf("read: %d, of a timer of the program %d\n", size == sizeof(info),
+           info.ssi_code == SI_TIMER);
+    work(500);
+}
+
 /* Off and on again from outside. */
 static void toggle(void)
 {
@@ -270,6 +340,10 @@ static const struct {
     {"exec-armed", exec_armed},
     {"exec-ignored", exec_ignored},
     {"exec-blocked", exec_blocked},
+    {"bare-timer", bare_timer},
+    {"bare-timer-first", bare_timer_first},
+    {"wait-for-signal", wait_for_signal},
+    {"read-signal", read_signal},
     {"toggle", toggle},
     {"show-signals", show_signals},
     {"forks", forks},

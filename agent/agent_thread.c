@@ -45,10 +45,11 @@ static uint32_t pauses; /* so many want no thread of ours to be there */
 static uint32_t bell;   /* what the agent's thread sleeps on: grows with each news */
 static uint32_t wanted; /* so many requests came */
 static uint64_t request_deadline_ns;
-static uint32_t served; /* so many of them are done */
-static uint32_t ending; /* the number of the one that is the end; 0: none */
-static uint32_t active; /* there are windows to write */
-static bool stays;      /* the thread neither rests nor ends with a stop: it watches something */
+static uint32_t served;  /* so many of them are done */
+static uint32_t ending;  /* the number of the one that is the end; 0: none */
+static uint32_t serving; /* so many threads are at it */
+static uint32_t active;  /* there are windows to write */
+static bool stays;       /* the thread neither rests nor ends with a stop: it watches something */
 static void (*control)(void);
 static uint32_t control_wanted;
 static uint32_t looks_wanted; /* enum agent_thread_look */
@@ -98,10 +99,12 @@ static void look_if_wanted(void)
 
 static void serve(enum request asked, uint64_t deadline_ns)
 {
+    __atomic_fetch_add(&serving, 1, __ATOMIC_ACQ_REL);
     unseen_threads_look_now();
     look_if_wanted();
     (void)!flush_window(asked == REQUEST_FINISH);
     uploader_thread_write_all(asked == REQUEST_FINISH, deadline_ns);
+    __atomic_fetch_sub(&serving, 1, __ATOMIC_RELEASE);
 }
 
 /* ---- the agent's thread ---- */
@@ -409,6 +412,14 @@ int agent_thread_stop(uint64_t deadline_ns)
     return ended && uploader_is_done() ? 0 : -ETIMEDOUT;
 }
 
+bool agent_thread_is_over(uint64_t deadline_ns)
+{
+    while (load_acquire(&serving) != 0)
+        if (!nap_before(deadline_ns))
+            return false;
+    return uploader_thread_wait_none(deadline_ns);
+}
+
 /* ---- pauses ---- */
 
 void agent_thread_wait_gone(uint64_t deadline_ns)
@@ -454,7 +465,7 @@ void agent_thread_reset_in_child(void)
     pauses = rested = said_no_thread = 0;
     agent_thread = OWN_THREAD_NONE;
     uploader_thread_reset_in_child();
-    wanted = served = ending = looks_wanted = 0;
+    wanted = served = ending = serving = looks_wanted = 0;
     rescan_reset_in_child();
     store_relaxed(&moment_due_ns, birth_due());
 }

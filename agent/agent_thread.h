@@ -48,6 +48,9 @@ void agent_thread_finish(uint64_t deadline_ns);
 /* The same at a stop, after which our threads have ended, and a start may come. 0, or -ETIMEDOUT:
  * not all is written, or a thread is not at its end. INIT, TICK. */
 int agent_thread_stop(uint64_t deadline_ns) MUST_USE;
+/* Nothing of an earlier start is under way any more: no last window is being made or written, after
+ * a stop that did not wait for it to the end. False at the CLOCK_MONOTONIC deadline. INIT, TICK. */
+bool agent_thread_is_over(uint64_t deadline_ns) MUST_USE;
 /* INIT, once. `work` is called by the agent's thread after agent_thread_want_control; `always`:
  * also once a period, on or off, for which the thread stays from the first period on. */
 void agent_thread_control(void (*work)(void), bool always);

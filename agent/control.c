@@ -1,5 +1,6 @@
 #include "agent/control.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "agent/agent_thread.h"
@@ -17,6 +18,7 @@ static struct option_pairs pairs[2];
 static int current;
 static char seen[OPTION_PAIRS_BYTES]; /* the file's bytes at the last look */
 static bool said_unreadable;
+static bool tries_again; /* to be on: what was recorded before was still being written */
 
 /* True: pairs[!current] has what is new. */
 static bool read_file(void)
@@ -59,6 +61,7 @@ static void follow_file(void)
     int error = life_change(take_new);
     if (!error && control_is_enabled() != was_enabled)
         error = life_switch(control_is_enabled());
+    tries_again = error == -EBUSY;
     if (error)
         log_error("LIBAGENT_CONFIG: %s could not be followed (error %d)", path, -error);
 }
@@ -73,6 +76,8 @@ static void control(void)
             log_error("LIBAGENT_TOGGLE_SIGNAL: not switched %s (error %d)", on ? "on" : "off",
                       -error);
     }
+    if (tries_again && life_is_switched_on())
+        tries_again = life_switch(true) == -EBUSY;
     follow_file();
 }
 

@@ -44,8 +44,9 @@ LIBAGENT_FUNCTION const char *libagent_version(void);
  *
  * 0: started (or switched off from outside, and will be on when that ends); 1: it was started
  * before, and this one is counted. Else it is not counted: -EINVAL: wrong options; -EBUSY: an
- * earlier stop does not end, since a thread was stopped in the middle of a sample; -ESHUTDOWN: this
- * process is not to be profiled (LIBAGENT_ENABLED=0, LIBAGENT_PROCESSES), or is at its end, or
+ * earlier stop is not at its end, since its files are still being written (a disk, a backend that
+ * does not answer) or a thread was stopped in the middle of a sample: try again later; -ESHUTDOWN:
+ * this process is not to be profiled (LIBAGENT_ENABLED=0, LIBAGENT_PROCESSES), or is at its end, or
  * under a filter of system calls; -ENOMEM. */
 LIBAGENT_FUNCTION int libagent_start(const char *options);
 

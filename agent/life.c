@@ -98,8 +98,13 @@ static void set_state(enum agent_state new)
 /* Under the lock; the state is OFF. */
 static int turn_on(void)
 {
-    if (!presence_wait_others_left(clock_monotonic_ns() + stop_wait_ns))
+    uint64_t deadline = clock_monotonic_ns() + stop_wait_ns;
+    if (!presence_wait_others_left(deadline))
         return -EBUSY;
+    if (!agent_thread_is_over(deadline)) {
+        log_error("not profiled: what was recorded before the last stop is still being written");
+        return -EBUSY;
+    }
     set_state(AGENT_STARTING);
     int error = start_all();
     set_state(error ? AGENT_OFF : AGENT_ON);

@@ -14,7 +14,8 @@
  *     (a signal, LIBAGENT_CONFIG). Each of these calls changes that under LOCK_LIFE, and then
  * brings the state after it.
  *  3. A start holds LOCK_LIFE throughout (milliseconds): a fork waits for it, so that no child has
- *     half of one. First it makes sure that nobody is inside; then every table and context is made
+ *     half of one. First it makes sure that nobody is inside, and that nothing of an earlier one is
+ *     still being written (a second at most, then it fails); then every table and context is made
  *     anew; then things are switched on, the state last.
  *  4. A stop holds LOCK_LIFE while it switches things off and waits, STOP_WAIT at most, until
  * nobody is inside; not while the last window is written, as that may take as long as a disk. So
@@ -53,8 +54,8 @@ void life_wait_calls_over(uint64_t deadline_ns);
  * life_count_start: 0: it is on, or will be when it is switched on; 1: it was started before.
  * `before`, which may be NULL, is called first where it was not, with `options`; its error is
  * returned. Negative: the start failed and is not counted: -EDEADLK from a handler that interrupted
- * the agent, -ESHUTDOWN after life_end, -EBUSY when a stop does not end or a thread is stuck in a
- * sample, or what start.h says. */
+ * the agent, -ESHUTDOWN after life_end, -EBUSY when a stop does not end, its files are still being
+ * written, or a thread is stuck in a sample, or what start.h says. */
 int life_count_start(int (*before)(const char *), const char *options) MUST_USE;
 /* 0, 1: others still want it; -EALREADY: it is not counted at all; -ETIMEDOUT: it is off, but its
  * last window is not written yet, or a thread is still in a sample. */

@@ -58,6 +58,11 @@ bool uploader_thread_is_there(void)
     return own_thread_is_there(&state);
 }
 
+bool uploader_thread_wait_none(uint64_t deadline_ns)
+{
+    return own_thread_wait_none(&state, deadline_ns);
+}
+
 bool uploader_thread_end(uint64_t deadline_ns)
 {
     uploader_finish();

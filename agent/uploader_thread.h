@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/base/compiler.h"
+
 /* None is made while `stays_away` says so. INIT. */
 void uploader_thread_start(bool (*stays_away)(void));
 /* There is something to write. TICK. */
@@ -16,6 +18,8 @@ void uploader_thread_need(void);
  * calling one. `finishes`: at a stop, or the end. TICK, INIT, THR. */
 void uploader_thread_write_all(bool finishes, uint64_t deadline_ns);
 bool uploader_thread_is_there(void);
+/* True when there is none, at the CLOCK_MONOTONIC deadline (0: none) at the latest. INIT, TICK. */
+bool uploader_thread_wait_none(uint64_t deadline_ns) MUST_USE;
 /* Ends it, for good or until it is needed again. True: it has ended; false at the CLOCK_MONOTONIC
  * deadline (0: none). TICK, INIT, THR. */
 bool uploader_thread_end(uint64_t deadline_ns);

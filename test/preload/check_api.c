@@ -198,6 +198,24 @@ START_TEST(test_a_start_knows_no_wall_time_before_it)
 }
 END_TEST
 
+/* A stop gives up what is still being sent; until that has come to an end no start makes anything
+ * anew, as the thread that sends uses it. */
+START_TEST(test_a_start_does_not_overtake_the_last_window)
+{
+    struct run with;
+    run(&with, "api", (const char *[]){"start-behind-the-backend", NULL},
+        (const char *[]){"LIBAGENT_START=manual", "LIBAGENT_LOG_FILE=log", NULL}, false);
+    run_expect_quiet_success(&with);
+    ck_assert_int_eq(run_number(&with, "start"), 0);
+    ck_assert_int_eq(run_number(&with, "stop"), -ETIMEDOUT);
+    ck_assert_int_eq(run_number(&with, "start-too-early"), -EBUSY);
+    ck_assert_int_eq(run_number(&with, "start-later"), 0);
+    ck_assert_int_eq(run_number(&with, "stop-later"), 0);
+    ck_assert_int_gt(seen(&with, with.profiles, "work_after"), 0);
+    run_free(&with);
+}
+END_TEST
+
 /* ---- ways out, in each state ---- */
 
 static const char *const states[] = {"never", "stopped", "on", "changing"};
@@ -342,6 +360,7 @@ Suite *suite(void)
     tcase_add_test(functions, test_a_start_knows_no_wall_time_before_it);
     tcase_add_test(functions, test_a_start_has_room_for_wall_time_after_one_of_the_heap);
     tcase_add_test(functions, test_a_start_with_less_memory_than_is_in_use_profiles);
+    tcase_add_test(functions, test_a_start_does_not_overtake_the_last_window);
     tcase_add_test(functions, test_many_threads_flush_at_once);
     suite_add_tcase(suite, functions);
     TCase *ways = tcase_create("ways out");

@@ -3,8 +3,11 @@
 /* LIBS: -ldl -lpthread */
 #define LIBAGENT_WEAK
 #include <dlfcn.h>
+#include <errno.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "agent/libagent.h"
 #include "test/preload/program.h"
@@ -76,6 +79,31 @@ static void manual(void)
     work_after();
 }
 
+/* To a backend, this one, that takes what it is sent and does not answer: until it goes away. */
+static void start_behind_the_backend(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(address);
+    int backend = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char text[256];
+    if (bind(backend, (struct sockaddr *)&address, size) != 0 || listen(backend, 100) != 0 ||
+        getsockname(backend, (struct sockaddr *)&address, &size) != 0)
+        exit(3);
+    snprintf(text, sizeof(text), "upload_url=http://127.0.0.1:%d,exit_timeout=60s",
+             ntohs(address.sin_port));
+    say("start", libagent_start(text));
+    work_before();
+    say("stop", libagent_stop());
+    say("start-too-early", libagent_start(NULL));
+    close(backend);
+    int result;
+    while ((result = libagent_start(NULL)) == -EBUSY)
+        ;
+    say("start-later", result);
+    work_after();
+    say("stop-later", libagent_stop());
+}
+
 /* Wall time beside what the live heap keeps. */
 static void wall_after_heap(void)
 {
@@ -134,6 +162,8 @@ int main(int argc, char **argv)
         less_memory();
     else if (strcmp(name, "wall-after-heap") == 0)
         wall_after_heap();
+    else if (strcmp(name, "start-behind-the-backend") == 0)
+        start_behind_the_backend();
     else if (strcmp(name, "flush-by-many") == 0)
         flush_by_many();
     else

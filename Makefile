@@ -1,6 +1,6 @@
 # Targets: all (libagent.so), uploader (libagent-uploader), deps, demo, test, test-unwind,
 # test-unwind-deps, test-names, test-names-deps, test-backends, test-backends-deps, soak-backends,
-# check, check-preload, heap-programs, heap-soak, storm, waits, storm-unwind,
+# check, check-preload, heap-programs, heap-soak, storm, waits, restarts, storm-unwind,
 # fuzz, coverage, lint, dist, test-distros, bench, bench-names, bench-deps, test-aarch64, map, install, clean.
 # Variables: CC=gcc|clang, SAN=address,undefined|thread (suites only), SUITES="check_x ..." or WHAT="pair1 ..." (run only
 # these suites, or parts of bench), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR,
@@ -331,6 +331,12 @@ WAITS_SECONDS := 60
 waits: all $(PRELOAD)/check_wall_waits $(PROGRAMS)
 	LIBAGENT_SO=$(CURDIR)/$(LIBRARY) PROGRAMS=$(CURDIR)/$(PRELOAD) \
 	    WALL_WAITS_SECONDS=$(WAITS_SECONDS) $(PRELOAD)/check_wall_waits
+
+# check_api's second starts, with 5 s before them, 5 s off and 1 s on.
+.PHONY: restarts
+restarts: all $(PRELOAD)/check_api $(PROGRAMS)
+	LIBAGENT_SO=$(CURDIR)/$(LIBRARY) PROGRAMS=$(CURDIR)/$(PRELOAD) \
+	    RESTART_LONG=1 CK_RUN_CASE=restarts $(PRELOAD)/check_api
 
 $(PRELOAD)/check_%: $(TEST)/test/preload/check_%.o $(TEST)/helpers.a
 	mkdir -p $(@D); $(call say,LINK)

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "test/check.h"
@@ -129,6 +130,13 @@ END_TEST
 
 /* ---- what a start knows ---- */
 
+/* RESTART_LONG=1 (make restarts): 5 s on, 5 s off, 1 s on; else 1, 1, 0.5. */
+static const char *const *restart_times(void)
+{
+    static const char *const times[] = {"5000", "5000", "1000", NULL};
+    return getenv("RESTART_LONG") ? times : NULL;
+}
+
 /* A thread's time in the profile of the second run is at most what it took of the processor in it:
  * the program reads clocks before the start and after the stop, so there is no tolerance. Those
  * that ran (0.1 s at least) are seen. */
@@ -138,7 +146,8 @@ START_TEST(test_a_start_knows_nothing_of_the_time_before)
     struct run with;
     struct profile profile;
     char folder[PATH_MAX + 16], key[32];
-    run(&with, "restart", NULL, (const char *[]){"LIBAGENT_ALLOC_INTERVAL=64KiB", NULL}, false);
+    run(&with, "restart", restart_times(), (const char *[]){"LIBAGENT_ALLOC_INTERVAL=64KiB", NULL},
+        false);
     run_expect_quiet_success(&with);
     snprintf(folder, sizeof(folder), "%s/second", with.folder);
     profile_load(&profile, folder, "cpu", with.pid);
@@ -179,7 +188,8 @@ START_TEST(test_a_start_knows_no_wall_time_before_it)
     struct run with;
     struct profile profile;
     char folder[PATH_MAX + 16], key[32];
-    run(&with, "restart", NULL, (const char *[]){"LIBAGENT_PROFILES=cpu,wall", NULL}, false);
+    run(&with, "restart", restart_times(), (const char *[]){"LIBAGENT_PROFILES=cpu,wall", NULL},
+        false);
     run_expect_quiet_success(&with);
     snprintf(folder, sizeof(folder), "%s/second", with.folder);
     profile_load(&profile, folder, "wall", with.pid);
@@ -356,13 +366,16 @@ Suite *suite(void)
     tcase_add_test(functions, test_starts_and_stops_are_counted);
     tcase_add_test(functions, test_a_manual_start_waits_for_the_program);
     tcase_add_loop_test(functions, test_a_process_that_is_left_out_is_not_started, 0, 2);
-    tcase_add_test(functions, test_a_start_knows_nothing_of_the_time_before);
-    tcase_add_test(functions, test_a_start_knows_no_wall_time_before_it);
     tcase_add_test(functions, test_a_start_has_room_for_wall_time_after_one_of_the_heap);
     tcase_add_test(functions, test_a_start_with_less_memory_than_is_in_use_profiles);
     tcase_add_test(functions, test_a_start_does_not_overtake_the_last_window);
     tcase_add_test(functions, test_many_threads_flush_at_once);
     suite_add_tcase(suite, functions);
+    TCase *restarts = tcase_create("restarts");
+    tcase_set_timeout(restarts, 120);
+    tcase_add_test(restarts, test_a_start_knows_nothing_of_the_time_before);
+    tcase_add_test(restarts, test_a_start_knows_no_wall_time_before_it);
+    suite_add_tcase(suite, restarts);
     TCase *ways = tcase_create("ways out");
     tcase_set_timeout(ways, 120);
     tcase_add_loop_test(ways, test_exit_in_each_state, 0, STATES);

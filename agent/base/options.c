@@ -13,7 +13,7 @@ enum {
     TEXT_MAX = 4095, /* bytes of a value: a path (PATH_MAX) */
     SHOWN_MAX = 200, /* bytes of a wrong value in its line */
     UNKNOWN_MAX = 8, /* lines about unknown variables */
-    ACCEPTED_SIZE = 128,
+    ACCEPTED_SIZE = 192,
 };
 
 struct options options;
@@ -205,7 +205,10 @@ static void describe(const struct option_row *row, char out[ACCEPTED_SIZE])
         format(out, ACCEPTED_SIZE, "a number above 0, up to %lu", row->high);
         break;
     case TYPE_SIGNAL:
-        format(out, ACCEPTED_SIZE, "none, or a signal's name or number, as USR2, 12 or RTMIN+3");
+        format(out, ACCEPTED_SIZE,
+               "none, or a signal that programs may handle (not KILL, STOP, those of faults, 32, "
+               "33), by "
+               "name or number, as USR2, 12 or RTMIN+3");
         break;
     case TYPE_WORD:
         describe_words(row->words, words, sizeof(words));

@@ -72,12 +72,6 @@ static const struct scheduler *choose(const struct sched_request *request)
 const struct scheduler *scheduler_start(struct sched_request *request)
 {
     const struct scheduler *scheduler = choose(request);
-    if (request->wall && !scheduler->gives_wall) {
-        log_warn("no wall profile: LIBAGENT_SCHEDULER=%s samples CPU time alone", scheduler->name);
-        request->wall = NULL;
-    }
-    if (!request->cpu && !request->wall)
-        return NULL;
     if (!options.signals && scheduler != &scheduler_sleep && scheduler != &scheduler_event) {
         log_error(
             "LIBAGENT_SCHEDULER=%s needs a signal, and LIBAGENT_SIGNALS=0 allows none: no time "
@@ -85,6 +79,12 @@ const struct scheduler *scheduler_start(struct sched_request *request)
             scheduler->name);
         return NULL;
     }
+    if (request->wall && !scheduler->gives_wall) {
+        log_warn("no wall profile: LIBAGENT_SCHEDULER=%s samples CPU time alone", scheduler->name);
+        request->wall = NULL;
+    }
+    if (!request->cpu && !request->wall)
+        return NULL;
     int error = scheduler->start(request);
     if (error == -EBUSY) { /* said there */
         scheduler = &scheduler_event;

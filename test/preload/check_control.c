@@ -1,9 +1,13 @@
 /* The agent is switched and changed from outside: by signals, by a file, at SIGTERM. */
 #include <limits.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "test/check.h"
 #include "test/preload/profile_reader.h"
@@ -102,7 +106,7 @@ START_TEST(test_sigterm_writes_the_last_window)
         (const char *[]){"LIBAGENT_TERM_FLUSH=1", "LIBAGENT_ALLOC_INTERVAL=16KiB", NULL});
     ck_assert(WIFSIGNALED(with.status));
     ck_assert_int_eq(WTERMSIG(with.status), SIGTERM);
-    ck_assert_str_eq(with.out, "TERM default, flags 0\nready\n");
+    ck_assert_ptr_nonnull(strstr(with.out, "TERM default, flags 0\nkilled "));
     ck_assert_str_eq(with.err, "");
     ck_assert_int_gt(seen(&with, "heap", "profiles", "work_before"), 0);
     run_free(&with);
@@ -119,6 +123,66 @@ START_TEST(test_sigterm_ends_as_without_where_nothing_can_be_written)
     ck_assert(WIFSIGNALED(with.status));
     ck_assert_int_eq(WTERMSIG(with.status), SIGTERM);
     run_free(&with);
+}
+END_TEST
+
+/* A backend that takes what it is sent and does not answer; a minute would be allowed at exit. */
+START_TEST(test_sigterm_waits_for_no_backend)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(address);
+    struct timespec end;
+    struct run with;
+    char url[64];
+    int backend = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(bind(backend, (struct sockaddr *)&address, size), 0);
+    ck_assert_int_eq(listen(backend, 100), 0);
+    ck_assert_int_eq(getsockname(backend, (struct sockaddr *)&address, &size), 0);
+    snprintf(url, sizeof(url), "LIBAGENT_UPLOAD_URL=http://127.0.0.1:%d", ntohs(address.sin_port));
+    run(&with, (const char *[]){"term", _i ? "sending" : "alone", NULL},
+        (const char *[]){"LIBAGENT_TERM_FLUSH=1", "LIBAGENT_EXIT_TIMEOUT=60s", "LIBAGENT_PERIOD=1s",
+                         "LIBAGENT_LOG_FILE=log", url, NULL});
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    close(backend);
+    ck_assert(WIFSIGNALED(with.status));
+    ck_assert_int_eq(WTERMSIG(with.status), SIGTERM);
+    int64_t took = (int64_t)end.tv_sec * 1000000000 + end.tv_nsec - run_number(&with, "killed");
+    fprintf(stderr, "from SIGTERM to the end: %lld ms\n", (long long)took / 1000000);
+    /* One second is allowed; the rest is for a machine that does something else. */
+    ck_assert_int_lt(took, 5000000000);
+    run_free(&with);
+}
+END_TEST
+
+/* Which signals may be used is told in one line, and which options do not go together. */
+START_TEST(test_what_cannot_be_is_told_in_one_line)
+{
+    static const struct {
+        const char *options[3];
+        const char *line;
+    } cases[] = {
+#define NOT_A_SIGNAL(value)                                                                        \
+    {{"LIBAGENT_FLUSH_SIGNAL=" value},                                                             \
+     "libagent: error: LIBAGENT_FLUSH_SIGNAL=" value                                               \
+     " is not understood: it takes none, or a signal that programs may handle (not KILL, STOP, "   \
+     "those of faults, 32, 33), by name or number, as USR2, 12 or RTMIN+3"}
+        NOT_A_SIGNAL("KILL"),
+        NOT_A_SIGNAL("SIGSTOP"),
+        NOT_A_SIGNAL("32"),
+        NOT_A_SIGNAL("33"),
+        {{"LIBAGENT_SCHEDULER=sigprof", "LIBAGENT_SIGNALS=0", "LIBAGENT_PROFILES=cpu,wall"},
+         "libagent: error: LIBAGENT_SCHEDULER=sigprof needs a signal, and LIBAGENT_SIGNALS=0 "
+         "allows none: no time is profiled"},
+    };
+    struct run with;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        run(&with, NULL,
+            (const char *[]){cases[i].options[0], cases[i].options[1], cases[i].options[2], NULL});
+        run_expect_success(&with);
+        ck_assert_msg(strncmp(with.err, cases[i].line, strlen(cases[i].line)) == 0, "%s", with.err);
+        ck_assert_msg(strchr(with.err, '\n') == with.err + strlen(with.err) - 1, "%s", with.err);
+        run_free(&with);
+    }
 }
 END_TEST
 
@@ -202,7 +266,9 @@ Suite *suite(void)
     tcase_add_test(signals, test_the_programs_own_handlers_come_first);
     tcase_add_loop_test(signals, test_sigterm_writes_the_last_window, 0, 3);
     tcase_add_loop_test(signals, test_sigterm_ends_as_without_where_nothing_can_be_written, 0, 2);
+    tcase_add_loop_test(signals, test_sigterm_waits_for_no_backend, 0, 2);
     tcase_add_test(signals, test_sigterm_is_left_alone);
+    tcase_add_test(signals, test_what_cannot_be_is_told_in_one_line);
     suite_add_tcase(suite, signals);
     TCase *file = tcase_create("file");
     tcase_set_timeout(file, 120);

@@ -1,0 +1,160 @@
+/* Names in objects of all kinds: with relocated code, linked for an address, of several segments;
+ * whose files are gone, are others by now, or were never there; and in a root that is an overlay,
+ * as containers have it. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "test/check.h"
+#include "test/preload/profile_reader.h"
+#include "test/preload/run_program.h"
+
+/* Of 0.2 s at 250 Hz; fewer where the processor is shared. */
+enum { ENOUGH = 15 };
+
+static const char *const environment[] = {"LIBAGENT_PROFILES=cpu", "LIBAGENT_FREQUENCY=250", NULL};
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Samples whose leaf is in an object of that file name: in the function ("": in one without a
+ * name); NULL: in any. */
+static int64_t samples_in(const struct profile *profile, const char *object, const char *function)
+{
+    int64_t sum = 0;
+    char nameless[64];
+    snprintf(nameless, sizeof(nameless), "%s+0x", object);
+    for (size_t i = 0; i < profile->stack_count; i++) {
+        const struct stack *stack = &profile->stacks[i];
+        const struct frame *leaf = &stack->frames[0];
+        if (strcmp(file_name(leaf->object), object) != 0)
+            continue;
+        if (!function || (*function ? strcmp(leaf->function, function) == 0
+                                    : strncmp(leaf->function, nameless, strlen(nameless)) == 0))
+            sum += stack->values[CPU_SAMPLES];
+    }
+    return sum;
+}
+
+/* `way`=path of the plugin; in static storage until 8 more were asked for. */
+static const char *argument(const char *way, const char *plugin)
+{
+    static char texts[8][4200];
+    static unsigned next;
+    char *text = texts[next++ % 8];
+    snprintf(text, sizeof(texts[0]), "%s=%s", way, run_program_path(plugin));
+    return text;
+}
+
+static void run_objects(struct run *run, struct profile *profile, const char *const *arguments)
+{
+    run_program(run, &(struct run_request){
+                         .program = "objects", .arguments = arguments, .environment = environment});
+    run_expect_quiet_success(run);
+    profile_load(profile, run->profiles, "cpu", run->pid);
+}
+
+static const struct {
+    const char *plugin, *function;
+} forms[] = {
+    {"textrel_plugin", "textrel_hot"},
+    {"segments_plugin", "segments_hot"},
+    {"prelinked_plugin", "prelinked_hot"},
+};
+
+START_TEST(forms_of_objects)
+{
+    struct run run;
+    struct profile profile;
+    const char *arguments[] = {argument("plain", forms[_i].plugin), NULL};
+    run_objects(&run, &profile, arguments);
+    int64_t all = samples_in(&profile, "plain", NULL);
+    int64_t hot = samples_in(&profile, "plain", forms[_i].function);
+    int64_t nameless = samples_in(&profile, "plain", "");
+    if (hot < ENOUGH || nameless)
+        profile_print(&profile, CPU_SAMPLES, false, 20);
+    ck_assert_int_ge(hot, ENOUGH);
+    ck_assert_int_eq(nameless, 0);
+    ck_assert_int_le(all - hot, all / 10); /* plugin_run, compute */
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+
+/* Of a file that is not the object's any more nothing is read: its addresses stay. */
+START_TEST(files_that_are_not_there)
+{
+    struct run run;
+    struct profile profile;
+    const char *arguments[] = {argument("deleted", "textrel_plugin"),
+                               argument("memory", "segments_plugin"),
+                               argument("replaced", "textrel_plugin"), NULL};
+    run_objects(&run, &profile, arguments);
+    /* That of the descriptor which the program closed. */
+    const char *in_memory = NULL;
+    for (size_t i = 0; i < profile.stack_count; i++)
+        if (strncmp(profile.stacks[i].frames[0].object, "/proc/self/fd/", 14) == 0)
+            in_memory = file_name(profile.stacks[i].frames[0].object);
+    ck_assert_ptr_nonnull(in_memory);
+    const char *const gone[] = {"deleted", "replaced", in_memory};
+    for (size_t i = 0; i < sizeof(gone) / sizeof(gone[0]); i++) {
+        int64_t all = samples_in(&profile, gone[i], NULL);
+        ck_assert_int_ge(all, ENOUGH);
+        ck_assert_int_eq(samples_in(&profile, gone[i], ""), all);
+    }
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+
+/* In a root that is an overlay the file is the one that the program sees. Where it changes its root
+ * later, another file of the same path is not taken for it. */
+START_TEST(a_root_that_is_an_overlay)
+{
+    if (geteuid() != 0)
+        return;
+    char script[PATH_MAX], program[PATH_MAX], plugin[PATH_MAX], other[PATH_MAX];
+    ck_assert_ptr_nonnull(realpath("test/preload/overlay_root.sh", script));
+    snprintf(program, sizeof(program), "%s", run_program_path("objects"));
+    snprintf(plugin, sizeof(plugin), "%s", run_program_path("textrel_plugin"));
+    snprintf(other, sizeof(other), "%s", run_program_path("segments_plugin"));
+    struct run run;
+    struct profile profile;
+    run_program(
+        &run,
+        &(struct run_request){
+            .program = "/usr/bin/unshare",
+            .arguments = (const char *[]){"--mount", "/bin/sh", script, program, plugin, other,
+                                          "there=/object.so", _i ? "root=/inside" : NULL, NULL},
+            .environment = (const char *[]){"LIBAGENT_PROFILES=cpu", "LIBAGENT_FREQUENCY=250",
+                                            "LIBAGENT_PROCESSES=prog_objects", NULL}});
+    run_expect_quiet_success(&run);
+    profile_load(&profile, run.profiles, "cpu", 0);
+    int64_t all = samples_in(&profile, "object.so", NULL);
+    int64_t right = samples_in(&profile, "object.so", _i ? "" : "textrel_hot");
+    if (right < ENOUGH || all - right > all / 10)
+        profile_print(&profile, CPU_SAMPLES, false, 20);
+    ck_assert_int_ge(right, ENOUGH);
+    ck_assert_int_le(all - right, _i ? 0 : all / 10);
+    ck_assert_int_ge(profile_under(&profile, CPU_SAMPLES, "main"), ENOUGH);
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("objects");
+    TCase *tcase = tcase_create("objects");
+    tcase_set_timeout(tcase, 300);
+    tcase_add_loop_test(tcase, forms_of_objects, 0, (int)(sizeof(forms) / sizeof(forms[0])));
+    tcase_add_test(tcase, files_that_are_not_there);
+    tcase_add_loop_test(tcase, a_root_that_is_an_overlay, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -388,6 +388,47 @@ static void *add_samples(void *argument)
     return NULL;
 }
 
+static int count_labelled(const struct window_row *row, void *count)
+{
+    uint32_t *labelled = count;
+    if (!row->labels[ROW_LABELS])
+        return 0;
+    /* Both or none: half of a sample's labels would be a lie. */
+    ck_assert_ptr_nonnull(row->labels[ROW_CAPTURE]);
+    (*labelled)++;
+    return 0;
+}
+
+/* Each sample has labels of its own and all are in one capture; most find no room. */
+START_TEST(labels_that_find_no_room_are_counted)
+{
+    enum { SAMPLES = 100 };
+    start_with(TINY);
+    struct stack stack = {0, {1, 2, 3, 4}};
+    struct thread_label label = label_of(1);
+    struct label_set sets[2] = {{0}};
+    uint64_t words[LABEL_WORDS_MAX], before = stats_get(STAT_LABELS_DROPPED);
+    ck_assert_int_eq(label_make(words, "capture", "slice", NULL), 0);
+    ck_assert_int_eq(label_set_change(&sets[1], NULL, words, true), 1);
+    for (int64_t i = 0; i < SAMPLES; i++) {
+        ck_assert_int_eq(label_make(words, "request", NULL, &i), 0);
+        ck_assert_int_eq(label_set_change(&sets[0], NULL, words, true), 1);
+        const struct label_view view = {.set = &sets[0], .captures = {&sets[1]}};
+        recorder_add_labelled(RECORD_CPU, (const struct record_stack *)(const void *)&stack, 4,
+                              &label, &view, (struct record_values){1, 1}, true);
+    }
+    const struct window *window = turn();
+    uint32_t labelled = 0;
+    struct sums sums = {0};
+    sum_window(window, &sums);
+    ck_assert_uint_eq(sums.total[RECORD_CPU].amount, SAMPLES);
+    ck_assert_int_eq(window_each(window, count_labelled, &labelled), 0);
+    ck_assert_uint_gt(labelled, 0);
+    ck_assert_uint_eq(stats_get(STAT_LABELS_DROPPED) - before, SAMPLES - labelled);
+    ck_assert_uint_lt(labelled, SAMPLES);
+}
+END_TEST
+
 START_TEST(the_sum_over_all_windows_is_what_was_added)
 {
     /* With room, and with so little that the tables are full in most windows. */
@@ -440,6 +481,7 @@ Suite *suite(void)
     tcase_add_test(windows, only_samples_of_timers_and_allocations_are_real);
     tcase_add_test(windows, a_fork_child_starts_empty);
     tcase_add_test(windows, a_budget_that_is_too_small_is_an_error);
+    tcase_add_test(windows, labels_that_find_no_room_are_counted);
     tcase_add_loop_test(windows, two_windows_leave_half_of_the_budget, 0, 4);
     tcase_add_loop_test(windows, what_has_no_room_is_truncated_not_lost, 0,
                         (int)ARRAY_SIZE(too_many));

@@ -6,19 +6,25 @@
 
 #include "test/check.h"
 #include "test/preload/profile_reader.h"
+#include "test/preload/receiver.h"
 #include "test/preload/run_program.h"
 
 /* The program is single-threaded but for `waits`, and the frequency is set, so that nothing thins
  * the samples out: each slice has some 20. */
+static void run_and_send(struct run *run, const char *what, const char *url)
+{
+    run_program(run, &(struct run_request){
+                         .program = "captures",
+                         .arguments = (const char *[]){what, NULL},
+                         .environment = (const char *[]){
+                             "LIBAGENT_PROFILES=cpu,wall,alloc", "LIBAGENT_ALLOC_INTERVAL=1",
+                             "LIBAGENT_FREQUENCY=200", "LIBAGENT_EXIT_TIMEOUT=30s", url, NULL}});
+    run_expect_success(run);
+}
+
 static void run(struct run *run, const char *what)
 {
-    run_program(run, &(struct run_request){.program = "captures",
-                                           .arguments = (const char *[]){what, NULL},
-                                           .environment =
-                                               (const char *[]){"LIBAGENT_PROFILES=cpu,wall,alloc",
-                                                                "LIBAGENT_ALLOC_INTERVAL=1",
-                                                                "LIBAGENT_FREQUENCY=200", NULL}});
-    run_expect_success(run);
+    run_and_send(run, what, NULL);
 }
 
 /* The capture's file has so many allocations, all of these functions (NULL: one), each with 8; and
@@ -173,6 +179,34 @@ START_TEST(test_a_stop_ends_them)
 }
 END_TEST
 
+/* A backend adds up all profiles that it gets: the slice is in them once, under its label where the
+ * backend has labels of texts. */
+START_TEST(test_no_backend_gets_a_copy)
+{
+    struct run with;
+    struct profile profile;
+    int port = receiver.port;
+    run_and_send(&with, "thread",
+                 receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d,"
+                               "parca+http://127.0.0.1:%d,http://127.0.0.1:%d/plain",
+                               port, port, port));
+    receiver_read(&receiver);
+    static const char *const kinds[] = {"pyroscope cpu", "parca cpu", "post cpu"};
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        ck_assert_msg(receiver_count(&receiver, kinds[i]) == 2, "%s:\n%s", kinds[i], receiver.log);
+    profile_load(&profile, receiver.folder, "cpu", RECEIVED_BY_PARCA);
+    ck_assert_int_eq(profile_under_label(&profile, CPU_NS, "in", "capture", "order", 0),
+                     profile_under(&profile, CPU_NS, "in"));
+    profile_free(&profile);
+    profile_load(&profile, receiver.folder, "cpu", RECEIVED_BY_PYROSCOPE);
+    ck_assert_int_gt(profile_under(&profile, CPU_NS, "in"), 0);
+    ck_assert_int_eq(profile_under_label(&profile, CPU_NS, NULL, "capture", "order", 0), 0);
+    profile_free(&profile);
+    expect_slice(&with, with.pid, "capture", "order", 1, "in", NULL);
+    run_free(&with);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("capture_files");
@@ -184,5 +218,7 @@ Suite *suite(void)
     tcase_add_test(captures, test_a_fork_child_is_in_none);
     tcase_add_test(captures, test_a_stop_ends_them);
     suite_add_tcase(suite, captures);
+    TCase *backends = receiver_case(suite, "backends", RECEIVER_HTTP);
+    tcase_add_test(backends, test_no_backend_gets_a_copy);
     return suite;
 }

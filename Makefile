@@ -88,9 +88,16 @@ all: $(PRODUCT)/libagent.so
 	mkdir -p $(dir $(LIBRARY))
 	cmp -s $< $(LIBRARY) || { cp $< build/libagent.so.new && mv build/libagent.so.new $(LIBRARY); }
 
+# What every process runs at its start comes first: it lies within the 64 KiB that the kernel maps with
+# the file's headers, at one page fault.
+STARTING := $(filter $(patsubst %,$(PRODUCT)/%,agent/agent.o agent/life.o \
+    agent/alloc/alloc_sample.o agent/base/% shim/%), \
+    $(PRODUCT_OBJECTS))
+
 $(PRODUCT)/libagent.so: $(PRODUCT_OBJECTS) $(THIRD_PARTY) preload.map Makefile
 	$(call say,LINK)
-	$(CC) $(LINK_SO) -o $@ $(PRODUCT_OBJECTS) $(THIRD_PARTY) -lc -lgcc
+	$(CC) $(LINK_SO) -o $@ $(STARTING) $(filter-out $(STARTING),$(PRODUCT_OBJECTS)) $(THIRD_PARTY) \
+	    -lc -lgcc
 
 $(PRODUCT)/%.o: %.c Makefile
 	mkdir -p $(@D); $(call say,CC)

@@ -98,11 +98,12 @@ static void init(char **argv, char **environment)
         alloc_stop_for_good();
 }
 
-void agent_init(char **argv, char **environment)
+bool agent_init(char **argv, char **environment)
 {
     float_mode mode = float_mode_enter();
     init(argv, environment);
     float_mode_leave(mode);
+    return life_is_possible();
 }
 
 void agent_stay_off(void)

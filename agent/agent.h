@@ -17,8 +17,8 @@
 struct thread_slot;
 
 /* The one constructor: reads the options and starts the agent where they select this process.
- * INIT. */
-void agent_init(char **argv, char **environment);
+ * False: it is never profiled, and needs none of the functions for forks and exit below. INIT. */
+bool agent_init(char **argv, char **environment) MUST_USE;
 /* Instead, where this libc is not supported: hooks only forward. INIT. */
 void agent_stay_off(void);
 /* Return from main, exit, quick_exit: writes the last window, within EXIT_LIMIT. INIT. */

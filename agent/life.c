@@ -24,10 +24,10 @@ static const uint64_t stop_wait_ns = NS_PER_SEC;
 static const uint64_t write_limit_ns = 3 * NS_PER_SEC;
 
 static struct lock life_lock = LOCK_INIT(LOCK_LIFE);
-static uint32_t state; /* a futex word */
-static uint32_t starts;
+static AT_START uint32_t state; /* a futex word */
+static AT_START uint32_t starts;
 static bool switched_off;
-static bool is_possible;
+static AT_START bool is_possible;
 static int32_t stopper;  /* tid of the thread that stops it */
 static uint32_t callers; /* threads in a public function */
 

@@ -25,7 +25,8 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
         agent_stay_off();
         return;
     }
-    agent_init(argv, environment);
+    if (!agent_init(argv, environment))
+        return;
     fork_handlers_register();
     if (__cxa_at_quick_exit)
         __cxa_at_quick_exit(on_quick_exit, __dso_handle);

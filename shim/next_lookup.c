@@ -43,7 +43,7 @@ struct next_functions next = {
     .realloc = first_realloc,
     .free = first_free,
 };
-void *next_first_malloc;
+AT_START void *next_first_malloc;
 
 extern ElfW(Dyn) _DYNAMIC[] HIDDEN;
 

@@ -21,7 +21,7 @@ static const uint64_t look_never = UINT64_MAX;
 
 enum alloc_state { ALLOC_OFF, ALLOC_ON, ALLOC_OFF_FOR_GOOD };
 
-static uint32_t state;
+static AT_START uint32_t state;
 static uint32_t generation; /* of starts: a countdown of an earlier one is none */
 static uint64_t interval = 1;
 

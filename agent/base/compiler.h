@@ -13,6 +13,10 @@
 #define WEAK              __attribute__((weak))
 #define INITIAL_EXEC      __attribute__((tls_model("initial-exec")))
 #define EXPORT            __attribute__((visibility("default")))
+/* Of a variable that the start of each process touches, also of one that is not profiled: it lies
+ * among the few initialised ones, on a page that the loader has made the process's own, and not on
+ * one more of a megabyte of others (a fault of 1 us in every exec). */
+#define AT_START __attribute__((section(".data.start")))
 /* For variables that hot code reads: -fvisibility says nothing of what is only declared, which is
  * then reached through a table. */
 #define HIDDEN     __attribute__((visibility("hidden")))

@@ -16,14 +16,14 @@ enum {
     ACCEPTED_SIZE = 192,
 };
 
-struct options options;
+AT_START struct options options;
 
 /* Of each row: the text in force, NULL where a wrong value stands. */
-static const char *text_in_force[ROW_COUNT];
-static uint32_t parts_off; /* one bit for each enum option_part */
+static AT_START const char *text_in_force[ROW_COUNT];
+static AT_START uint32_t parts_off; /* one bit for each enum option_part */
 /* Room for each row's value and a fall-back at their longest; pages not touched cost nothing. */
 static char texts[(ROW_COUNT + 1) * (TEXT_MAX + 1)];
-static size_t texts_used;
+static AT_START size_t texts_used;
 
 const char *environment_get(char *const *environment, const char *name)
 {
@@ -36,7 +36,7 @@ const char *environment_get(char *const *environment, const char *name)
     return NULL;
 }
 
-static char *const *overlays[OVERLAY_COUNT];
+static AT_START char *const *overlays[OVERLAY_COUNT];
 
 void options_overlay(enum option_overlay which, char *const *pairs)
 {

@@ -1,5 +1,6 @@
 # Targets: all (libagent.so), uploader (libagent-uploader), deps, demo, test, test-unwind,
 # test-unwind-deps, test-names, test-names-deps, test-backends, test-backends-deps, soak-backends,
+# test-browser, browser-deps,
 # check, check-preload, heap-programs, heap-soak, storm, waits, restarts, storm-unwind,
 # fuzz, coverage, lint, dist, test-distros, bench, bench-names, bench-deps, test-aarch64, map, install, clean.
 # Variables: CC=gcc|clang, SAN=address,undefined|thread (suites only), SUITES="check_x ..." or WHAT="pair1 ..." (run only
@@ -102,6 +103,20 @@ $(PRODUCT)/libagent.so: $(PRODUCT_OBJECTS) $(THIRD_PARTY) preload.map Makefile
 $(PRODUCT)/%.o: %.c Makefile
 	mkdir -p $(@D); $(call say,CC)
 	$(CC) $(COMMON) $(AGENT) -c -o $@ $<
+
+# The page that shows a profile: before its data, and behind. Four spaces become a tab: that is a sixth of
+# its size.
+PAGE := agent/export/page
+PAGE_SCRIPTS := $(sort $(wildcard $(PAGE)/page_*.js)) $(PAGE)/page.js
+TABS := sed -e :a -e 's/^\(\t*\)    /\1\t/' -e ta
+
+$(GEN)/page_head.html: $(PAGE)/page.html $(PAGE)/page.css $(PAGE_SCRIPTS) Makefile
+	mkdir -p $(@D); $(call say,PAGE)
+	cat $(PAGE_SCRIPTS) > $(GEN)/page.js
+	sed -e '\,^/\* page.css \*/$$,{' -e 'r $(PAGE)/page.css' -e 'd' -e '}' \
+	    -e '\,^/\* page.js \*/$$,{' -e 'r $(GEN)/page.js' -e 'd' -e '}' $< | $(TABS) > $(GEN)/page.html
+	sed '1,/^<!-- data -->$$/d' $(GEN)/page.html > $(GEN)/page_tail.html
+	sed '/^<!-- data -->$$/,$$d' $(GEN)/page.html > $@
 
 # zstd, zlib, libiberty's demanglers and liblzma's decoder come from the distribution's archives: what
 # the functions named here need, everything else of them local. Their heap and their checked printf are renamed
@@ -445,21 +460,18 @@ objects: $(PRODUCT)/libagent.so $(SUITE_PROGRAMS) $(PRELOAD_SUITES) $(PROGRAMS) 
     $(patsubst $(TEST)/%,$(TEST)/test/fuzz/%.o,$(FUZZ_TARGETS)) \
     $(UNWIND)/unwind_differential $(UNWIND_PROGRAMS) $(BENCH_PROGRAMS) $(BENCH)/bench_unwind $(BENCH)/bench_heap $(BENCH)/bench_names $(BENCH)/floor_shim.so $(BENCH)/in_place.so
 
-# ---- The page that html profiles are: agent/export/page; test/browser -------------------------
-# Joined into what stands before and behind the data. Four spaces become a tab: it is a fifth of the size.
+# ---- The page of html profiles in headless Chromium: test/browser ------------------------------
+# make browser-deps installs it: it is too large for what make deps brings.
 
-PAGE := agent/export/page
-PAGE_SCRIPTS := $(addprefix $(PAGE)/,page_data.js page_look.js page_describe.js page_graph.js page_table.js page.js)
-TABS := sed -e :a -e 's/^\(	*\)    /\1	/' -e ta
+.PHONY: test-browser browser-deps
+RUN_BROWSER = cd test/browser && LIBAGENT_SO=$(CURDIR)/$(LIBRARY) PROGRAMS=$(CURDIR)/$(PRELOAD) \
+    PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3
 
-$(GEN)/page_head.html: $(PAGE)/page.html $(PAGE)/page.css Makefile
-	mkdir -p $(@D); $(call say,JOIN)
-	sed -e '/^<!-- data -->$$/,$$d' -e '/^\/\* page.css \*\/$$/{r $(PAGE)/page.css' -e 'd;}' $< | $(TABS) > $@
+test-browser: $(GEN)/page_head.html
+	$(RUN_BROWSER) -m unittest $(or $(WHAT),discover)
 
-$(GEN)/page_tail.html: $(PAGE)/page.html $(PAGE_SCRIPTS) Makefile
-	mkdir -p $(@D); $(call say,JOIN)
-	sed -e '1,/^<!-- data -->$$/d' -e '/^\/\* page.js \*\/$$/{' \
-	    $(foreach script,$(PAGE_SCRIPTS),-e 'r $(script)') -e 'd;}' $< | $(TABS) > $@
+browser-deps:
+	sh test/deps.sh browser
 
 # ---- Everything else is a script ---------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs the Debian packages that build, demo and tests use and that are missing; says nothing
 # when none is. Without root or sudo it says what to install and fails. `deps.sh bench` installs
-# what only make bench uses, `deps.sh aarch64`, `deps.sh unwind`, `deps.sh names` and `deps.sh distros`
-# what make test-aarch64, make test-unwind, make test-names and make test-distros do.
+# what only make bench uses, `deps.sh aarch64`, `deps.sh unwind`, `deps.sh names`, `deps.sh browser` and
+# `deps.sh distros` what make test-aarch64, test-unwind, test-names, test-browser and test-distros do.
 set -eu
 
 # Compilers and the archives that are linked in
@@ -41,6 +41,9 @@ aarch64="make gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user protobuf-c-c
     zlib1g-dev:arm64 libzstd-dev:arm64 libiberty-dev:arm64 liblzma-dev:arm64 check:arm64 libsubunit-dev:arm64
     libprotobuf-c-dev:arm64 libunwind-dev:arm64 libstdc++6:arm64 libcurl4-openssl-dev:arm64"
 
+# make test-browser
+browser="chromium bash python3"
+
 # make test-distros
 distros="debootstrap debian-archive-keyring python3-protobuf protobuf-compiler util-linux"
 
@@ -51,6 +54,7 @@ aarch64) wanted=$aarch64 ;;
 unwind) wanted=$unwind ;;
 names) wanted=$names ;;
 backends) wanted=$backends ;;
+browser) wanted=$browser ;;
 *) wanted="$build $suites $demo $programs $lint $coverage" ;;
 esac
 missing=

@@ -138,6 +138,11 @@ class Page:
         """Until what was asked for is on the screen."""
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
+    def until(self, expression):
+        """Looked for at each picture; in vain, this is an answer that does not come."""
+        self.evaluate(f"new Promise(done => {{ const look = () => {expression} ? done() :"
+                      " requestAnimationFrame(look); look(); })")
+
     def state(self):
         self.drawn()
         return self.evaluate("libagentPage.snapshot()")

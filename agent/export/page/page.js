@@ -48,6 +48,7 @@ function rebuild() {
     showLegend();
     showControls();
     runSearch(true);
+    showTip(-1);
 }
 
 function wholeOf(type) {
@@ -312,7 +313,7 @@ function fillControls() {
     }));
     choices = threadChoices(profile, profile.first);
     $("thread").append(option(-1, "all"), ...choices.slice(0, MAX_CHOICES).map((each, i) => option(i, each.text)));
-    $("group").append(option("", "nothing"), option("thread", "thread name"), option("tid", "thread"),
+    $("group").append(option("", "none"), option("thread", "thread name"), option("tid", "thread"),
         ...labelKeys(profile).map((key) => option(`label:${key}`, key)));
     $("lines-label").hidden = !profile.hasLines;
 }
@@ -396,7 +397,6 @@ function start() {
     document.body.classList.toggle("with-table", state.table);
     rebuild();
     graph.draw();
-    showFrame(-1);
     timings.firstDraw = performance.now();
     window.libagentPage = Object.freeze({ snapshot, boxes,
         table: () => table.rows.map((func) => ({ name: tree.functions[func].name, self: tree.sums.self[func],

@@ -30,7 +30,11 @@ class Graph {
             this.hover(-1);
             this.invalidate();
         });
-        new ResizeObserver(() => this.resize()).observe(scroller);
+        /* Drawn at once: the next frame would come after the empty canvas was seen. */
+        new ResizeObserver(() => {
+            this.resize();
+            this.draw();
+        }).observe(scroller);
         frames.addEventListener("mousemove", (event) => this.point(event));
         frames.addEventListener("mouseleave", () => this.hover(-1));
         frames.addEventListener("click", (event) => {
@@ -100,11 +104,14 @@ class Graph {
         /* A scroll bar that came or went. */
         this.width = scroller.clientWidth;
         this.ratio = window.devicePixelRatio || 1;
+        const [width, tall] = [this.width, this.seen].map((each) => Math.round(each * this.ratio));
         for (const canvas of [frames, marks]) {
-            canvas.width = Math.round(this.width * this.ratio);
-            canvas.height = Math.round(this.seen * this.ratio);
-            canvas.style.width = `${this.width}px`;
-            canvas.style.height = `${this.seen}px`;
+            if (canvas.width !== width || canvas.height !== tall) {
+                canvas.width = width;
+                canvas.height = tall;
+                canvas.style.width = `${this.width}px`;
+                canvas.style.height = `${this.seen}px`;
+            }
         }
         this.invalidate();
     }

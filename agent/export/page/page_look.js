@@ -23,9 +23,13 @@ function valueText(value, unit) {
         const name = unit === "count" ? "" : ` ${unit}`;
         return grouped(value) + name;
     }
+    if (value === 0) {
+        return "0";
+    }
     let chosen = scale[0];
     for (const step of scale) {
-        if (Math.abs(value) >= step[0] * (CALLED_FROM[step[1]] ?? 1)) {
+        /* What would be rounded up to the next step is written in it: 1.00 ms, not 1000 us. */
+        if (Math.abs(value) >= 0.9995 * step[0] * (CALLED_FROM[step[1]] ?? 1)) {
             chosen = step;
         }
     }
@@ -34,11 +38,15 @@ function valueText(value, unit) {
 }
 
 function shareText(value, whole) {
-    if (whole === 0) {
+    if (whole === 0 || value === 0) {
         return "";
     }
     const share = (100 * value) / whole;
-    return share !== 0 && Math.abs(share) < 0.01 ? "<0.01 %" : `${share.toFixed(Math.abs(share) < 9.995 ? 2 : 1)} %`;
+    const size = Math.abs(share);
+    if (size < 0.005) {
+        return "<0.01 %";
+    }
+    return `${share.toFixed(size >= 99.95 ? 0 : size < 9.995 ? 2 : 1)} %`;
 }
 
 function hash(text) {
@@ -84,10 +92,10 @@ function hueOf(module) {
 function frameColour(func, dark) {
     const shade = ((hash(func.name) % 7) - 3) * 0.008;
     if (func.isHead) {
-        return dark ? "rgb(58,63,75)" : "rgb(214,218,226)";
+        return dark ? "rgb(124,131,146)" : "rgb(214,218,226)";
     }
-    const chroma = func.module === "" ? 0.012 : dark ? 0.082 : 0.095;
-    return colourOf((dark ? 0.46 : 0.83) + shade, chroma, func.module === "" ? 260 : hueOf(func.module));
+    const chroma = func.module === "" ? 0.012 : dark ? 0.1 : 0.095;
+    return colourOf((dark ? 0.67 : 0.83) + shade, chroma, func.module === "" ? 260 : hueOf(func.module));
 }
 
 function moduleColour(module, dark) {

@@ -78,9 +78,9 @@ void agent_fork_child(void)
     if (!is_on)
         return;
     rates_reset_in_child();
+    if (!own)
+        own = thread_attach(0, 0);
     unseen_threads_start(clock_monotonic_ns());
-    if (!own && (own = thread_attach(0, 0)))
-        unseen_threads_one_known(own->cpu_last_ns);
     wall_reset_in_child(own, clock_monotonic_ns());
     if (life_scheduler)
         life_scheduler->reset_in_child(own);

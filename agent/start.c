@@ -165,7 +165,6 @@ int start_all(void)
         if (load_acquire(&slot->state) == SLOT_USED && load_relaxed(&slot->tid) != 0)
             app_thread_begins(slot);
     }
-    unseen_threads_start(clock_monotonic_ns());
     return 0;
 }
 
@@ -195,6 +194,7 @@ void start_done(void)
     flush_heap_start(with_heap);
     if (!thread_tls.internal && !thread_current())
         (void)!thread_attach_late();
+    unseen_threads_start(clock_monotonic_ns());
     agent_thread_start_ticks(life_scheduler);
     if (with_alloc || with_heap)
         alloc_start(options.alloc_interval);

@@ -25,8 +25,8 @@
 
 #include "agent/base/compiler.h"
 
-/* Every thread that is there has a slot, but for the calling one, which gets it as one that comes
- * by itself. */
+/* Every thread that is there has a slot. One that leaves meanwhile hides as much of others' time as
+ * it had used. */
 void unseen_threads_start(uint64_t now_ns);
 /* At a moment. */
 void unseen_threads_look(uint64_t now_ns);

@@ -52,6 +52,8 @@ static void expect_shares(struct run *run, double bound)
     expect_ratio("samples a second, of 101", profile_total(&profile, CPU_SAMPLES),
                  (int64_t)(total * 101e-9), 0.3);
     ck_assert_double_ge(profile_whole_share(&profile, CPU_NS), 0.99);
+    /* There is one thread, and it is known. */
+    ck_assert_int_eq(profile_self(&profile, CPU_NS, "[threads not seen]"), 0);
     profile_free(&profile);
 }
 

@@ -34,8 +34,15 @@ void app_thread_late(struct thread_slot *slot)
     app_thread_begins(slot);
 }
 
+/* Those that a bare clone made end without a word: their slots go with a scan. There is one for
+ * each so many, and no more are taken on at a time than leave the others room. */
+enum { CLONED_MAX = 1024, CLONED_A_SCAN = 64 };
+static int32_t cloned;
+
 void app_thread_gone(struct thread_slot *slot)
 {
+    if (load_relaxed(&slot->thread) != SLOT_OF_OURS)
+        add_relaxed(&cloned, -(load_relaxed(&cloned) > 0));
     /* Nobody has seen what it used since its last sample. */
     unseen_threads_one_left(load_relaxed(&slot->cpu_last_ns));
     if (life_scheduler)
@@ -54,6 +61,22 @@ struct thread_slot *agent_thread_prepare(uintptr_t start_routine, void *argument
 void agent_thread_not_born(struct thread_slot *slot)
 {
     thread_release_slot(slot);
+}
+
+void agent_thread_cloned(struct thread_slot *slot, int tid)
+{
+    if (tid < 0 || load_relaxed(&cloned) >= CLONED_MAX || !life_enter()) {
+        thread_release_slot(slot);
+        return;
+    }
+    thread_tls.inside++;
+    if (thread_is_born(slot, tid)) {
+        app_thread_begins(slot);
+        if (add_relaxed(&cloned, 1) % CLONED_A_SCAN == CLONED_A_SCAN - 1)
+            agent_thread_want_look(LOOK_FOR_THREADS);
+    }
+    thread_tls.inside--;
+    life_leave();
 }
 
 uintptr_t agent_thread_begin(struct thread_slot *slot, void **argument)

@@ -1,6 +1,9 @@
-/* thread_hooks.c: creation of threads. The new thread begins in a routine of ours, which attaches
- * it and goes on in the app's; how it ends is seen by a pthread key (agent/thread). */
+/* thread_hooks.c: creation of threads. A new pthread begins in a routine of ours, which attaches it
+ * and goes on in the app's; how it ends is seen by a pthread key (agent/thread). That of a bare
+ * clone is taken on by the thread that made it. */
 #include <errno.h>
+#include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "agent/agent.h"
@@ -54,4 +57,24 @@ EXPORT int thrd_create(void *thread, int (*routine)(void *), void *argument)
     if (result != 0)
         agent_thread_not_born(slot);
     return result;
+}
+
+/* Variadic in libc's headers; here it is declared, under another name, with all that it may get.
+ * The child begins in its routine, on its own stack, and never comes back here. */
+int hooked_clone(int (*routine)(void *), void *stack, int flags, void *argument, void *parent_tid,
+                 void *tls, void *child_tid) __asm__("clone");
+
+EXPORT int hooked_clone(int (*routine)(void *), void *stack, int flags, void *argument,
+                        void *parent_tid, void *tls, void *child_tid)
+{
+    if (!NEXT(clone)) {
+        errno = ENOSYS;
+        return -1;
+    }
+    bool is_thread = (flags & CLONE_THREAD) && !(flags & CLONE_VFORK);
+    struct thread_slot *slot = is_thread ? agent_thread_prepare((uintptr_t)routine, NULL) : NULL;
+    int tid = next.clone(routine, stack, flags, argument, parent_tid, tls, child_tid);
+    if (slot)
+        agent_thread_cloned(slot, tid);
+    return tid;
 }

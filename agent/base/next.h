@@ -36,6 +36,9 @@ typedef void (*next_signal_handler)(int);
     X(int, pthread_setname_np, (unsigned long thread, const char *name))                           \
     X(int, pthread_cancel, (unsigned long thread))                                                 \
     X(int, thrd_create, (void *thread, int (*routine)(void *), void *argument))                    \
+    X(int, clone,                                                                                  \
+      (int (*routine)(void *), void *stack, int flags, void *argument, void *parent_tid,           \
+       void *tls, void *child_tid))                                                                \
     X(int, pthread_attr_init, (void *attributes))                                                  \
     X(int, pthread_attr_setstacksize, (void *attributes, size_t size))                             \
     X(int, pthread_attr_setdetachstate, (void *attributes, int state))                             \

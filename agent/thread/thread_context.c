@@ -306,6 +306,23 @@ void thread_attach_prepared(struct thread_slot *slot)
     bind(slot, 0);
 }
 
+bool thread_is_born(struct thread_slot *slot, int tid)
+{
+    uint64_t now = clock_thread_cpu_of_ns(tid);
+    if (now == 0 || thread_find_slot(tid)) {
+        thread_release_slot(slot);
+        return false;
+    }
+    slot->label.tid = (uint64_t)tid;
+    slot->thread = SLOT_OF_ADOPTED;
+    if (slot->generation != load_relaxed(&thread_generation)) {
+        store_relaxed(&slot->generation, load_relaxed(&thread_generation));
+        slot->cpu_last_ns = now;
+    }
+    store_release(&slot->tid, tid);
+    return true;
+}
+
 void thread_take_over(struct thread_slot *slot)
 {
     /* It attached itself while TICK adopted it: with two slots its time would count twice. */

@@ -132,6 +132,10 @@ void thread_note_main(uintptr_t stack_high);
  * thread_attach_prepared. NULL as above. THR. */
 struct thread_slot *thread_prepare(uintptr_t start_routine, void *start_argument);
 void thread_attach_prepared(struct thread_slot *slot);
+/* Instead, by the one that made it, of a thread that will not call that: from now on it is as one
+ * that TICK adopted, but all of its time is known. False: it has a slot, or is gone; this one is
+ * free again. THR. */
+bool thread_is_born(struct thread_slot *slot, int tid) MUST_USE;
 /* In the handler of a thread that TICK adopted: the slot becomes the thread's own. SIG. */
 void thread_take_over(struct thread_slot *slot);
 /* May the handler of this slot's signal use TLS? For one that TICK adopted it asks, once, without

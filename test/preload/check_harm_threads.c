@@ -212,12 +212,35 @@ START_TEST(test_threads_too_short_to_be_found)
     struct run run;
     struct profile profile;
     run_program(&run, &(struct run_request){.program = "harm_raw_threads",
-                                            .arguments = (const char *[]){"50", NULL}});
+                                            .arguments = (const char *[]){"50", "1", NULL}});
     run_expect_quiet_success(&run);
     profile_load(&profile, run.profiles, "cpu", run.pid);
     /* Each used 20 ms. */
     ck_assert_int_ge(profile_self(&profile, CPU_NS, "[threads not seen]"), 900000000);
     expect_cpu(&profile, run_number(&run, "process-cpu"), 0.95);
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+
+/* Those that are made by libc's clone are sampled from their first instruction on, as a pthread is;
+ * 20 ms are two samples, or one, and what is behind the last one is nobody's: 150 of them are 3 s.
+ * More of them than slots are kept for at once. */
+START_TEST(test_short_threads_of_a_bare_clone)
+{
+    struct run run;
+    struct profile profile;
+    run_program(&run, &(struct run_request){.program = "harm_raw_threads",
+                                            .arguments = (const char *[]){"150", NULL},
+                                            .environment =
+                                                (const char *[]){"LIBAGENT_FREQUENCY=1000", NULL}});
+    run_expect_quiet_success(&run);
+    profile_load(&profile, run.profiles, "cpu", run.pid);
+    int64_t truth = run_number(&run, "process-cpu");
+    int64_t sampled = profile_under(&profile, CPU_NS, "run");
+    fprintf(stderr, "sampled: %.4f\n", (double)sampled / (double)truth);
+    ck_assert_int_gt(sampled, truth / 2);
+    expect_cpu(&profile, truth, 0.95);
     profile_free(&profile);
     run_free(&run);
 }
@@ -253,6 +276,7 @@ Suite *suite(void)
     tcase_add_test(tcase, test_exit_from_four_threads_at_once);
     tcase_add_loop_test(tcase, test_threads_of_another_runtime, 0, 2);
     tcase_add_test(tcase, test_threads_too_short_to_be_found);
+    tcase_add_test(tcase, test_short_threads_of_a_bare_clone);
     tcase_add_test(tcase, test_threads_that_come_by_themselves);
     suite_add_tcase(suite, tcase);
     return suite;

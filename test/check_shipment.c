@@ -1,14 +1,11 @@
 /* Parts of requests that the suites of whole programs do not vary: tags, labels, credentials,
- * containers, times; and the numbers that are known of libcurl. */
+ * containers, times. */
 #include "test/check.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include <curl/curl.h>
-
 #include "uploader/container_id.h"
-#include "uploader/curl_api.h"
 #include "uploader/shipment.h"
 
 START_TEST(tags_are_clean_and_bounded)
@@ -91,24 +88,63 @@ START_TEST(credentials_become_headers)
     static const char *const pairs[][3] = {
         {"f", "", "Zjo="}, {"fo", "", "Zm86"}, {"foo", "ba", "Zm9vOmJh"}};
     static struct credentials credentials;
+    static const struct destination pyroscope = {.kind = BACKEND_PYROSCOPE, .url = "http://a"};
     for (size_t i = 0; i < 3; i++) {
         char text[128];
         snprintf(text, sizeof(text),
                  "PYROSCOPE_BASIC_AUTH_USER=%s\nPYROSCOPE_BASIC_AUTH_PASSWORD=%s", pairs[i][0],
                  pairs[i][1]);
-        ck_assert(credentials_read(&credentials, BACKEND_PYROSCOPE, text));
+        ck_assert(credentials_read(&credentials, &pyroscope, text));
         char expected[64];
         snprintf(expected, sizeof(expected), "Authorization: Basic %s\n", pairs[i][2]);
         ck_assert_str_eq(headers_of(&credentials), expected);
     }
     ck_assert(
-        credentials_read(&credentials, BACKEND_PYROSCOPE,
+        credentials_read(&credentials, &pyroscope,
                          "PYROSCOPE_AUTH_TOKEN=t\r\nPYROSCOPE_TENANT_ID=o=p\n#x\n\nDD_API_KEY=k"));
     ck_assert_str_eq(headers_of(&credentials), "Authorization: Bearer t\nX-Scope-OrgID: o=p\n");
     /* A line's end in one would be another header. */
     ck_assert(!credentials_take(&credentials, BACKEND_PYROSCOPE,
                                 (char *[]){"PYROSCOPE_AUTH_TOKEN=t\r\nX: y", NULL}));
     ck_assert_str_eq(headers_of(&credentials), "");
+}
+END_TEST
+
+/* Each destination gets what stands under its address, and none of anybody else's. */
+START_TEST(credentials_by_address)
+{
+    static const char text[] = "PYROSCOPE_AUTH_TOKEN=all\nPYROSCOPE_TENANT_ID=t\n"
+                               "[one:4040] \r\nPYROSCOPE_AUTH_TOKEN=one\n"
+                               "[two]\n#x\nPYROSCOPE_BASIC_AUTH_USER=u\n"
+                               "[three/base]\nPYROSCOPE_TENANT_ID=three\n[]\n[\n"
+                               "[two]\nPYROSCOPE_BASIC_AUTH_PASSWORD=p\n"
+                               "[/run/a.socket]\nDD_API_KEY=k\n";
+    static const struct {
+        const char *url, *headers;
+    } cases[] = {
+        {"http://one:4040", "Authorization: Bearer one\n"},
+        {"https://one:4040/x", "Authorization: Bearer one\n"},
+        {"http://one:40404", "Authorization: Bearer all\nX-Scope-OrgID: t\n"},
+        {"http://one", "Authorization: Bearer all\nX-Scope-OrgID: t\n"},
+        {"http://two/base", "Authorization: Basic dTpw\n"},
+        {"http://three/base/more", "X-Scope-OrgID: three\n"},
+        {"http://three/bases", "Authorization: Bearer all\nX-Scope-OrgID: t\n"},
+    };
+    static struct credentials credentials;
+    struct destination destination = {.kind = BACKEND_PYROSCOPE};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        /* Of the environment. */
+        strcpy(credentials.text[CREDENTIAL_TOKEN], "old");
+        credentials.text[CREDENTIAL_USER][0] = credentials.text[CREDENTIAL_TENANT][0] = 0;
+        strcpy(destination.url, cases[i].url);
+        ck_assert(credentials_read(&credentials, &destination, text));
+        ck_assert_msg(strcmp(headers_of(&credentials), cases[i].headers) == 0, "%s: %s",
+                      cases[i].url, headers_of(&credentials));
+    }
+    destination = (struct destination){.kind = BACKEND_DATADOG, .socket = "/run/a.socket"};
+    ck_assert(credentials_read(&credentials, &destination, text));
+    ck_assert_str_eq(credentials.text[CREDENTIAL_KEY], "k");
+    ck_assert_str_eq(credentials.text[CREDENTIAL_TENANT], "");
 }
 END_TEST
 
@@ -186,46 +222,6 @@ START_TEST(datadog_event)
 }
 END_TEST
 
-START_TEST(numbers_of_libcurl)
-{
-    static const struct {
-        long ours, theirs;
-    } numbers[] = {
-        {CURL_GLOBAL_EVERYTHING, CURL_GLOBAL_ALL},
-        {CURL_OPTION_URL, CURLOPT_URL},
-        {CURL_OPTION_POSTFIELDS, CURLOPT_POSTFIELDS},
-        {CURL_OPTION_HTTPHEADER, CURLOPT_HTTPHEADER},
-        {CURL_OPTION_POST, CURLOPT_POST},
-        {CURL_OPTION_POSTFIELDSIZE_LARGE, CURLOPT_POSTFIELDSIZE_LARGE},
-        {CURL_OPTION_WRITEDATA, CURLOPT_WRITEDATA},
-        {CURL_OPTION_WRITEFUNCTION, CURLOPT_WRITEFUNCTION},
-        {CURL_OPTION_HEADERDATA, CURLOPT_HEADERDATA},
-        {CURL_OPTION_HEADERFUNCTION, CURLOPT_HEADERFUNCTION},
-        {CURL_OPTION_NOSIGNAL, CURLOPT_NOSIGNAL},
-        {CURL_OPTION_NOPROGRESS, CURLOPT_NOPROGRESS},
-        {CURL_OPTION_FOLLOWLOCATION, CURLOPT_FOLLOWLOCATION},
-        {CURL_OPTION_FRESH_CONNECT, CURLOPT_FRESH_CONNECT},
-        {CURL_OPTION_FORBID_REUSE, CURLOPT_FORBID_REUSE},
-        {CURL_OPTION_TIMEOUT_MS, CURLOPT_TIMEOUT_MS},
-        {CURL_OPTION_CONNECTTIMEOUT_MS, CURLOPT_CONNECTTIMEOUT_MS},
-        {CURL_OPTION_CAINFO, CURLOPT_CAINFO},
-        {CURL_OPTION_UNIX_SOCKET_PATH, CURLOPT_UNIX_SOCKET_PATH},
-        {CURL_OPTION_HTTP_VERSION, CURLOPT_HTTP_VERSION},
-        {CURL_OPTION_QUICK_EXIT, CURLOPT_QUICK_EXIT},
-        {CURL_HTTP_1_1, CURL_HTTP_VERSION_1_1},
-        {CURL_INFO_RESPONSE_CODE, CURLINFO_RESPONSE_CODE},
-        {CURL_INFO_SIZE_UPLOAD, CURLINFO_SIZE_UPLOAD_T},
-        {CURL_INFO_CONNECT_TIME, CURLINFO_CONNECT_TIME},
-        {CURL_DONE_MESSAGE, CURLMSG_DONE},
-        {CURL_OK, CURLE_OK},
-        {sizeof(struct curl_message), sizeof(CURLMsg)},
-        {offsetof(struct curl_message, data.result), offsetof(CURLMsg, data.result)},
-    };
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        ck_assert_msg(numbers[i].ours == numbers[i].theirs, "%zu", i);
-}
-END_TEST
-
 Suite *suite(void)
 {
     Suite *suite = suite_create("shipment");
@@ -234,9 +230,9 @@ Suite *suite(void)
     tcase_add_test(all, attributes);
     tcase_add_test(all, labels_are_unique);
     tcase_add_test(all, credentials_become_headers);
+    tcase_add_test(all, credentials_by_address);
     tcase_add_test(all, containers);
     tcase_add_test(all, datadog_event);
-    tcase_add_test(all, numbers_of_libcurl);
     suite_add_tcase(suite, all);
     return suite;
 }

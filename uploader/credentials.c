@@ -56,18 +56,36 @@ static bool take_line(struct credentials *credentials, enum backend_kind kind, c
     return true;
 }
 
-bool credentials_read(struct credentials *credentials, enum backend_kind kind, const char *text)
+/* "[ADDRESS]": is it the destination's? */
+static bool is_section_of(const struct destination *destination, const char *line, size_t length)
 {
-    bool all = true;
+    const char *address = destination_address(destination);
+    if (length < 3 || line[length - 1] != ']')
+        return false;
+    size_t size = length - 2;
+    return strlen(address) >= size && memcmp(line + 1, address, size) == 0 &&
+           (!address[size] || address[size] == '/');
+}
+
+bool credentials_read(struct credentials *credentials, const struct destination *destination,
+                      const char *text)
+{
+    bool all = true, has_section = false, applies = true;
     while (*text) {
         size_t length = 0;
         while (text[length] && text[length] != '\n')
             length++;
         size_t step = length + (text[length] == '\n');
-        if (length > 0 && text[length - 1] == '\r')
+        while (length > 0 && (text[length - 1] == '\r' || text[length - 1] == ' '))
             length--;
-        if (text[0] != '#')
-            all &= take_line(credentials, kind, text, length);
+        if (text[0] == '[') {
+            applies = is_section_of(destination, text, length);
+            if (applies && !has_section)
+                memset(credentials, 0, sizeof(*credentials));
+            has_section |= applies;
+        } else if (applies && text[0] != '#') {
+            all &= take_line(credentials, destination->kind, text, length);
+        }
         text += step;
     }
     return all;

@@ -9,6 +9,10 @@
  *     PYROSCOPE_TENANT_ID        PARCA_BEARER_TOKEN             DD_API_KEY
  *     UPLOAD_BASIC_AUTH_USER     UPLOAD_BASIC_AUTH_PASSWORD     UPLOAD_AUTH_TOKEN (file alone)
  *
+ * A line [ADDRESS], HOST[:PORT][/BASE] or a socket's path as it stands in the URL or its begin up
+ * to a '/', begins what is for that destination alone, up to the next such line: it gets nothing
+ * then of the lines above the first of them, nor of the variables.
+ *
  * Owns: nothing. Context: credentials_take INIT; the others UP. Locks: none. */
 #ifndef LIBAGENT_CREDENTIALS_H
 #define LIBAGENT_CREDENTIALS_H
@@ -38,8 +42,9 @@ struct credentials {
 /* Those of the environment. False: one is too long or holds a line's end, and is left out. */
 bool credentials_take(struct credentials *credentials, enum backend_kind kind,
                       char *const *environment);
-/* Those of a file's text replace what is there. False: as above. */
-bool credentials_read(struct credentials *credentials, enum backend_kind kind, const char *text);
+/* Those of a file's text for the destination replace what is there. False: as above. */
+bool credentials_read(struct credentials *credentials, const struct destination *destination,
+                      const char *text);
 /* The header Authorization, and the others; nothing where there is nothing. */
 void credentials_add_headers(const struct credentials *credentials, struct http_request *request);
 /* Which there are, in words that hold no secret: "user and password, tenant". */

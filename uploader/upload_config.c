@@ -171,7 +171,7 @@ void upload_config_credentials(const struct upload_config *config, size_t index,
     struct buffer text = {0};
     char *room = buffer_room(&text, AUTH_FILE_SIZE);
     if (room && sys_read_file(config->options.auth_file, room, AUTH_FILE_SIZE) > 0)
-        (void)credentials_read(out, config->destinations[index].kind, room);
+        (void)credentials_read(out, &config->destinations[index], room);
     if (room)
         memset(room, 0, AUTH_FILE_SIZE);
     buffer_free(&text);

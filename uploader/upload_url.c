@@ -30,6 +30,14 @@ const char *backend_name(enum backend_kind kind)
     return names[kind];
 }
 
+const char *destination_address(const struct destination *destination)
+{
+    if (destination->socket[0])
+        return destination->socket;
+    const char *transport = strstr(destination->url, "://");
+    return transport ? transport + 3 : destination->url;
+}
+
 static const struct scheme *find_scheme(const char *text, size_t length)
 {
     for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {

@@ -37,6 +37,8 @@ struct destination {
 
 /* The word for the kind: "pyroscope", "parca", "datadog", "post", "file". */
 const char *backend_name(enum backend_kind kind);
+/* HOST[:PORT][/BASE] as it was given, or its socket's path. */
+const char *destination_address(const struct destination *destination);
 /* One URL of `length` bytes. NULL, or what is wrong with it, in words. */
 const char *upload_url_parse(const char *text, size_t length,
                              struct destination *destination) MUST_USE;

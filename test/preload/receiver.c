@@ -132,16 +132,22 @@ int receiver_count(const struct receiver *receiver, const char *words)
     return receiver_count_with(receiver, words, "");
 }
 
-void receiver_wait(struct receiver *receiver, const char *words, int count)
+void receiver_wait_with(struct receiver *receiver, const char *words, const char *text, int count)
 {
     for (int i = 0;; i++) {
         receiver_read(receiver);
-        int seen = receiver_count(receiver, words);
+        int seen = receiver_count_with(receiver, words, text);
         if (seen >= count)
             return;
-        ck_assert_msg(i < START_TRIES, "%d of %d %s:\n%s", seen, count, words, receiver->log);
+        ck_assert_msg(i < START_TRIES, "%d of %d %s %s:\n%s", seen, count, words, text,
+                      receiver->log);
         nanosleep(&(struct timespec){0, TRY_NS}, NULL);
     }
+}
+
+void receiver_wait(struct receiver *receiver, const char *words, int count)
+{
+    receiver_wait_with(receiver, words, "", count);
 }
 
 int receiver_expect_each_once(const struct receiver *receiver, const char *words)

@@ -36,8 +36,9 @@ int receiver_count(const struct receiver *receiver, const char *words);
 int receiver_count_with(const struct receiver *receiver, const char *words, const char *text);
 /* Of these lines, the sum of the numbers behind " NAME=". */
 int64_t receiver_sum(const struct receiver *receiver, const char *words, const char *name);
-/* Reads its log until so many lines begin with the words, for half a minute. */
+/* Reads its log until there are so many, for half a minute. */
 void receiver_wait(struct receiver *receiver, const char *words, int count);
+void receiver_wait_with(struct receiver *receiver, const char *words, const char *text, int count);
 /* Fails the test where two lines that begin with the words have one id: a profile was sent twice.
  * Returns their number. */
 int receiver_expect_each_once(const struct receiver *receiver, const char *words);

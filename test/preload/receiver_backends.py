@@ -198,7 +198,8 @@ def datadog(headers, body):
     need(headers["DD-EVP-ORIGIN"] and headers["DD-EVP-ORIGIN-VERSION"], "origin")
     keep("datadog", "all", data)
     words = " ".join(each.replace(":", "=", 1).replace(" ", "%20") for each in tags)
-    return f"datadog all types={','.join(types)} key={headers['DD-API-KEY']} {words}"
+    of_pod = f"container={headers['Datadog-Container-ID']} entity={headers['Datadog-Entity-ID']}"
+    return f"datadog all types={','.join(types)} key={headers['DD-API-KEY']} {of_pod} {words}"
 
 
 def raw_part(body, boundary, name):
@@ -274,7 +275,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             seen[fault] += 1
             turn = seen[fault]
         match = re.fullmatch(r"(\d{3})(?:x(\d+))?(?:after(\d+))?", fault)
-        if match and turn > int(match[2] or (1 if match[3] else 1 << 30)):
+        if fault == "pass" or match and turn > int(match[2] or (1 if match[3] else 1 << 30)):
             return False
         if fault in ("half", "deaf"):  # closes in the middle of a request; does not even read
             say(f"fault {fault} at={time.monotonic():.3f}")
@@ -311,7 +312,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return True
 
     def do_POST(self):
-        path = self.path
+        path = re.sub("^http://[^/]*", "", self.path)  # as a proxy gets it
         match = re.match(r"/=(\w+)(/.*|$)", path)
         if match:
             if self.play(match[1]):
@@ -329,7 +330,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         for name in ("Authorization", "X-Scope-OrgID"):
             if self.headers[name]:
                 words += f" {name}={self.headers[name].replace(' ', '%20')}"
-        say(words)
+        say(f"{words} path={self.path}")
         more = {"grpc_status": "0"} if KINDS[path] is parca else {}
         self.answer(200, **more)
 

@@ -1,10 +1,13 @@
 #include "agent/thread/own_thread.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 
 #include "agent/base/float_mode.h"
+#include "agent/base/format.h"
 #include "agent/base/log.h"
 #include "agent/base/next.h"
 #include "agent/base/sys.h"
@@ -121,12 +124,47 @@ int own_thread_need(uint32_t *state, void *(*routine)(void *), bool (*stays_away
     return error;
 }
 
+/* All that the listing has. */
+static void close_listed(void)
+{
+    char path[64], buffer[1024] __attribute__((aligned(8)));
+    format(path, sizeof(path), "/proc/self/task/%d/fd", sys_tid());
+    int list = sys_open(path, O_RDONLY | O_DIRECTORY, 0);
+    long size;
+    while (list >= 0 && (size = sys_call3(SYS_getdents64, list, buffer, sizeof(buffer))) > 0) {
+        /* struct linux_dirent64: the entry's size behind 16 bytes, its name behind 19. */
+        for (long at = 0; at < size; at += *(const uint16_t *)(buffer + at + 16)) {
+            int fd = 0;
+            const char *name = buffer + at + 19;
+            bool is_number = *name >= '0' && *name <= '9';
+            for (; *name >= '0' && *name <= '9'; name++)
+                fd = fd * 10 + (*name - '0');
+            if (is_number && fd != list)
+                sys_close(fd);
+        }
+    }
+    if (list >= 0)
+        sys_close(list);
+}
+
+/* False: the table stays the program's. */
+static bool take_descriptors(void)
+{
+    if (sys_call3(SYS_close_range, 0, ~0u, CLOSE_RANGE_UNSHARE_FLAG) == 0)
+        return true;
+    /* Before Linux 5.9. Where nothing lists them all stay open, but no number is the program's. */
+    if (sys_call1(SYS_unshare, CLONE_FILES) != 0)
+        return false;
+    close_listed();
+    return true;
+}
+
 void own_thread_enter(const char *name)
 {
     thread_tls.internal = 1;
     thread_tls.inside = 1;
     (void)float_mode_enter(); /* not the one of the thread that made this one */
     sys_call2(SYS_prctl, PR_SET_NAME, name);
-    if (sys_call3(SYS_close_range, 0, ~0u, CLOSE_RANGE_UNSHARE_FLAG) == 0)
+    if (take_descriptors())
         log_thread_is_detached();
 }

@@ -27,6 +27,7 @@ static struct http_client_config config;
 static struct curl_functions curl;
 static enum client_state state;
 static uint32_t in_use; /* the thread is in libcurl; a fork child finds it set */
+static void *multi;     /* has the kept connections; NULL: none is kept */
 
 void http_client_start(const struct http_client_config *client_config)
 {
@@ -38,6 +39,8 @@ void http_client_reset_in_child(void)
     if (load_relaxed(&in_use))
         state = CLIENT_ABSENT;
     store_relaxed(&in_use, 0);
+    /* Its descriptors are the parent's: their numbers stand for others here. */
+    multi = NULL;
 }
 
 /* ---- opening ---- */
@@ -144,6 +147,45 @@ static size_t take_header(const char *line, size_t size, size_t count, void *con
     return length;
 }
 
+/* ---- what is sent, once ---- */
+
+struct body {
+    const char *data;
+    size_t size, given;
+    bool wanted_again; /* libcurl would have sent it once more */
+};
+
+/* libcurl's callbacks; size is 1. */
+static size_t give_body(char *out, size_t size, size_t count, void *context)
+{
+    struct body *body = context;
+    size_t bytes = MIN_OF(size * count, body->size - body->given);
+    memcpy(out, body->data + body->given, bytes);
+    body->given += bytes;
+    return bytes;
+}
+
+static int rewind_body(void *context, int64_t offset, int origin)
+{
+    struct body *body = context;
+    (void)offset, (void)origin;
+    if (!body->given)
+        return CURL_SEEK_DONE;
+    body->wanted_again = true;
+    return CURL_SEEK_REFUSED;
+}
+
+/* Of each new connection, before it is made. */
+static int allow_connection(void *context, int fd, int purpose)
+{
+    struct body *body = context;
+    (void)fd, (void)purpose;
+    if (!body->given)
+        return CURL_SOCKET_GOOD;
+    body->wanted_again = true;
+    return CURL_SOCKET_REFUSED;
+}
+
 /* ---- a post ---- */
 
 static void *make_headers(const struct http_request *request)
@@ -163,14 +205,20 @@ static void *make_headers(const struct http_request *request)
     return list;
 }
 
-static void set_options(void *easy, const struct http_request *request, void *headers,
-                        uint64_t limit_ms, struct http_response *response)
+static bool keeps_connections(void)
 {
+    return config.keeps_connections && (!config.owns_descriptors || config.owns_descriptors());
+}
+
+static void set_options(void *easy, const struct http_request *request, void *headers,
+                        struct body *body, uint64_t limit_ms, struct http_response *response)
+{
+    long once = !keeps_connections();
     curl.easy_setopt(easy, CURL_OPTION_NOSIGNAL, 1L);
     curl.easy_setopt(easy, CURL_OPTION_NOPROGRESS, 1L);
     curl.easy_setopt(easy, CURL_OPTION_FOLLOWLOCATION, 0L);
-    curl.easy_setopt(easy, CURL_OPTION_FRESH_CONNECT, 1L);
-    curl.easy_setopt(easy, CURL_OPTION_FORBID_REUSE, 1L);
+    curl.easy_setopt(easy, CURL_OPTION_FRESH_CONNECT, once);
+    curl.easy_setopt(easy, CURL_OPTION_FORBID_REUSE, once);
     curl.easy_setopt(easy, CURL_OPTION_HTTP_VERSION, (long)CURL_HTTP_1_1);
     curl.easy_setopt(easy, CURL_OPTION_QUICK_EXIT, 1L); /* not known before 7.87 */
     curl.easy_setopt(easy, CURL_OPTION_URL, request->url);
@@ -182,8 +230,13 @@ static void set_options(void *easy, const struct http_request *request, void *he
     curl.easy_setopt(easy, CURL_OPTION_CONNECTTIMEOUT_MS, (long)MIN_OF(limit_ms, CONNECT_LIMIT_MS));
     curl.easy_setopt(easy, CURL_OPTION_HTTPHEADER, headers);
     curl.easy_setopt(easy, CURL_OPTION_POST, 1L);
-    curl.easy_setopt(easy, CURL_OPTION_POSTFIELDS, request->body.data);
-    curl.easy_setopt(easy, CURL_OPTION_POSTFIELDSIZE_LARGE, (int64_t)request->body.size);
+    curl.easy_setopt(easy, CURL_OPTION_POSTFIELDSIZE_LARGE, (int64_t)body->size);
+    curl.easy_setopt(easy, CURL_OPTION_READFUNCTION, give_body);
+    curl.easy_setopt(easy, CURL_OPTION_READDATA, body);
+    curl.easy_setopt(easy, CURL_OPTION_SEEKFUNCTION, rewind_body);
+    curl.easy_setopt(easy, CURL_OPTION_SEEKDATA, body);
+    curl.easy_setopt(easy, CURL_OPTION_SOCKOPTFUNCTION, allow_connection);
+    curl.easy_setopt(easy, CURL_OPTION_SOCKOPTDATA, body);
     curl.easy_setopt(easy, CURL_OPTION_WRITEFUNCTION, take_body);
     curl.easy_setopt(easy, CURL_OPTION_WRITEDATA, response);
     curl.easy_setopt(easy, CURL_OPTION_HEADERFUNCTION, take_header);
@@ -191,7 +244,7 @@ static void set_options(void *easy, const struct http_request *request, void *he
 }
 
 /* Of the one transfer: libcurl's code, or -1 while it has not ended. */
-static int ended_code(void *multi)
+static int ended_code(void)
 {
     int left;
     const struct curl_message *message = curl.multi_info_read(multi, &left);
@@ -199,13 +252,13 @@ static int ended_code(void *multi)
 }
 
 /* libcurl's code, or -1: stopped. */
-static int run_transfer(void *multi, uint64_t deadline_ns, bool (*stop)(void))
+static int run_transfer(uint64_t deadline_ns, bool (*stop)(void))
 {
     for (;;) {
         int running = 0;
         if (curl.multi_perform(multi, &running) != CURL_OK)
             return -1;
-        int code = ended_code(multi);
+        int code = ended_code();
         if (code >= 0)
             return code;
         if (stop() || clock_monotonic_ns() >= deadline_ns)
@@ -214,18 +267,17 @@ static int run_transfer(void *multi, uint64_t deadline_ns, bool (*stop)(void))
     }
 }
 
-static bool was_sent_whole(void *easy, size_t size)
+static bool was_sent_whole(void *easy, const struct body *body)
 {
     int64_t sent = 0;
-    double connected = 0;
-    /* Too old to tell: once there was a connection, it may have been. */
-    if (curl.easy_getinfo(easy, CURL_INFO_SIZE_UPLOAD, &sent) != CURL_OK)
-        return curl.easy_getinfo(easy, CURL_INFO_CONNECT_TIME, &connected) != CURL_OK ||
-               connected > 0;
-    return sent >= (int64_t)size;
+    if (body->given < body->size)
+        return false;
+    /* Too old to tell how much of what it was given has gone out, or about to begin anew. */
+    return body->wanted_again || curl.easy_getinfo(easy, CURL_INFO_SIZE_UPLOAD, &sent) != CURL_OK ||
+           sent >= (int64_t)body->size;
 }
 
-static void judge(void *easy, int code, size_t size, struct http_response *response)
+static void judge(void *easy, int code, const struct body *body, struct http_response *response)
 {
     long status = 0;
     curl.easy_getinfo(easy, CURL_INFO_RESPONSE_CODE, &status);
@@ -235,11 +287,12 @@ static void judge(void *easy, int code, size_t size, struct http_response *respo
         response->result = HTTP_ANSWERED;
         return;
     }
-    response->result = was_sent_whole(easy, size) ? HTTP_NO_ANSWER
+    response->result = was_sent_whole(easy, body) ? HTTP_NO_ANSWER
                        : code < 0                 ? HTTP_GIVEN_UP
                                                   : HTTP_NOT_SENT;
     format(response->reason, sizeof(response->reason), "%s",
            response->taken > ANSWER_LIMIT ? "its answer does not end"
+           : body->wanted_again           ? "the connection was lost"
            : code < 0                     ? "no time was left"
                                           : curl.easy_strerror(code));
 }
@@ -247,25 +300,39 @@ static void judge(void *easy, int code, size_t size, struct http_response *respo
 static void post(const struct http_request *request, uint64_t deadline_ns, bool (*stop)(void),
                  struct http_response *response)
 {
+    struct body body = {.data = (const char *)request->body.data, .size = request->body.size};
     uint64_t now = clock_monotonic_ns();
     uint64_t limit_ms = now < deadline_ns ? (deadline_ns - now) / NS_PER_MS + 1 : 1;
     void *easy = curl.easy_init();
-    void *multi = curl.multi_init();
     void *headers = make_headers(request);
+    if (!multi)
+        multi = curl.multi_init();
     if (easy && multi && headers) {
-        set_options(easy, request, headers, limit_ms, response);
+        set_options(easy, request, headers, &body, limit_ms, response);
         curl.multi_add_handle(multi, easy);
-        int code = run_transfer(multi, deadline_ns, stop);
-        judge(easy, code, request->body.size, response);
+        int code = run_transfer(deadline_ns, stop);
+        judge(easy, code, &body, response);
         curl.multi_remove_handle(multi, easy);
     } else {
         format(response->reason, sizeof(response->reason), "no memory");
     }
     if (easy)
         curl.easy_cleanup(easy);
+    curl.slist_free_all(headers);
+}
+
+static void close_kept(void)
+{
     if (multi)
         curl.multi_cleanup(multi);
-    curl.slist_free_all(headers);
+    multi = NULL;
+}
+
+void http_client_rest(void)
+{
+    store_relaxed(&in_use, 1);
+    close_kept();
+    store_relaxed(&in_use, 0);
 }
 
 void http_client_post(const struct http_request *request, uint64_t deadline_ns, bool (*stop)(void),
@@ -279,5 +346,7 @@ void http_client_post(const struct http_request *request, uint64_t deadline_ns, 
         post(request, deadline_ns, stop, response);
     else
         response->result = HTTP_NO_CLIENT;
+    if (!keeps_connections())
+        close_kept();
     store_relaxed(&in_use, 0);
 }

@@ -6,11 +6,16 @@
  * libc knows (own_thread_use_libc), so never an app's thread in the middle of something.
  *
  * What is set: no signals, no redirects (they would carry credentials away), no cookies, no
- * Expect, no connection used twice (libcurl sends again by itself where a kept one is found
- * broken, and stores keep every copy), certificates verified, HTTP/1.1. Proxies as the environment
- * says (http_proxy, https_proxy, no_proxy); none for unix sockets.
+ * Expect, certificates verified, HTTP/1.1. Proxies as the environment says (http_proxy,
+ * https_proxy, no_proxy); none for unix sockets.
  *
- * Owns: libcurl's handle, until the process ends. Context: UP. Locks: none of ours. */
+ * A connection that is kept for the next post may have been closed by the server since. Where
+ * libcurl sees that before it sends, it takes a new one; where it finds out later, it would send
+ * all of it again by itself, and stores keep every copy. So the body is given to it once: another
+ * pass over it, and another connection once some of it was given, are refused (struct body).
+ *
+ * Owns: libcurl's handle and kept connections, until the process ends. Context: UP. Locks: none of
+ * ours. */
 #ifndef LIBAGENT_HTTP_CLIENT_H
 #define LIBAGENT_HTTP_CLIENT_H
 
@@ -24,6 +29,10 @@ struct http_client_config {
     /* Registered with atexit behind libcurl's and its TLS library's own handlers, so that it runs
      * before them; NULL: nothing. */
     void (*before_exit)(void);
+    bool keeps_connections; /* for the next post, until http_client_rest */
+    /* Only where they are the posting thread's alone: a program that closes all numbers from 3 on
+     * would get a kept one's for a file of its own. NULL: they are. */
+    bool (*owns_descriptors)(void);
 };
 
 /* Copies nothing: the texts stay. */
@@ -32,6 +41,8 @@ void http_client_start(const struct http_client_config *client_config);
  * little longer), or about 100 ms after `stop` says so. */
 void http_client_post(const struct http_request *request, uint64_t deadline_ns, bool (*stop)(void),
                       struct http_response *response);
+/* Closes what is kept: before the thread that posts ends, whose descriptors these are. */
+void http_client_rest(void);
 /* In a fork child. Where the parent was in libcurl at that moment, locks of it and of its TLS
  * library may be held for ever: nothing is sent from here then. */
 void http_client_reset_in_child(void);

@@ -2,8 +2,13 @@
 
 #include <string.h>
 
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
 #include "uploader/http_client.h"
 #include "uploader/sender.h"
+
+/* A connection that is kept for longer is closed by one of the many on its way. */
+#define KEPT_LONGEST_NS (60 * NS_PER_SEC)
 
 static struct upload_config upload;
 static bool to_files;
@@ -17,8 +22,12 @@ const char *routes_start(const struct routes_config *config, const char *folder,
             folder = upload.destinations[i].url;
     to_files = folder || !upload.count;
     sender_start(&upload, compression, stop);
+    uint64_t period_ns = config->upload.period_ns;
     const struct http_client_config client = {.ca_file = config->upload.ca_file,
-                                              .before_exit = config->before_exit};
+                                              .before_exit = config->before_exit,
+                                              .keeps_connections =
+                                                  period_ns && period_ns <= KEPT_LONGEST_NS,
+                                              .owns_descriptors = log_thread_has_descriptors};
     http_client_start(&client);
     return folder;
 }
@@ -45,6 +54,11 @@ bool routes_send(void)
         if (upload.destinations[i].kind != BACKEND_FILE)
             return true;
     return false;
+}
+
+void routes_rest(void)
+{
+    http_client_rest();
 }
 
 uint64_t routes_exit_timeout_ns(void)

@@ -33,6 +33,8 @@ bool routes_to_files(const char *dialect);
 size_t routes_max_bytes(const char *dialect);
 /* Profiles are sent, by libcurl: the thread of the run loop has to be one that libc knows. */
 bool routes_send(void);
+/* The thread that has sent is about to end, or to leave the run loop: closes what it keeps. */
+void routes_rest(void);
 /* For last tries. */
 uint64_t routes_exit_timeout_ns(void);
 /* Where profiles are sent, for people: upload_config_describe. */

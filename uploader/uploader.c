@@ -60,6 +60,7 @@ static bool in_failure;    /* the row of failures that has been logged */
 static bool said_hopeless; /* the two lines that are said once */
 static bool said_unlisted;
 static uint32_t lost_at_end; /* not yet said */
+static bool has_sent;        /* routes_rest is due before the loop ends */
 static struct file_report report;
 
 static void bump(uint32_t *word)
@@ -236,7 +237,15 @@ static bool settle_work(int error, bool last_try, uint32_t seen)
     return keep;
 }
 
-enum step { STEP_TRY, STEP_LAST_TRY, STEP_LAST_SENDS, STEP_SAY_LOST, STEP_WAIT, STEP_END };
+enum step {
+    STEP_TRY,
+    STEP_LAST_TRY,
+    STEP_LAST_SENDS,
+    STEP_SAY_LOST,
+    STEP_REST,
+    STEP_WAIT,
+    STEP_END
+};
 
 /* `drains`: the loop is to end when nothing is left. */
 static enum step next_step(bool drains)
@@ -244,8 +253,8 @@ static enum step next_step(bool drains)
     enum step step;
     lock_acquire(&state.lock);
     if (state.pausing) {
-        state.busy = false;
-        step = STEP_END;
+        state.busy = has_sent;
+        step = has_sent ? STEP_REST : STEP_END;
     } else if (blob_queue_count(&state.queue) > 0) {
         state.work = blob_queue_take(&state.queue);
         state.busy = true;
@@ -257,6 +266,9 @@ static enum step next_step(bool drains)
     } else if (lost_at_end > 0) {
         /* Still busy: who waits for the end may end the process, so the line comes first. */
         step = STEP_SAY_LOST;
+    } else if ((drains || state.finishing) && has_sent) {
+        state.busy = true;
+        step = STEP_REST;
     } else {
         state.busy = false;
         state.ended = state.finishing;
@@ -272,6 +284,7 @@ static enum step next_step(bool drains)
 static void wait_for_news(uint32_t seen, uint64_t limit_ns, bool may_send)
 {
     uint64_t due = may_send ? sender_run() : UINT64_MAX;
+    has_sent |= may_send;
     lock_acquire(&state.lock);
     state.sending = sender_pending() != 0;
     lock_release(&state.lock);
@@ -286,6 +299,7 @@ static void finish_sending(bool may_send)
     uint64_t deadline_ns = state.last_try_ns;
     lock_release(&state.lock);
     sender_finish(deadline_ns, may_send);
+    has_sent |= may_send;
     lock_acquire(&state.lock);
     state.sending = false;
     lock_release(&state.lock);
@@ -318,6 +332,10 @@ static void run(bool drains, bool may_send)
         case STEP_SAY_LOST:
             log_error("profiles that could not be written and are lost: %u", lost_at_end);
             lost_at_end = 0;
+            break;
+        case STEP_REST:
+            routes_rest();
+            has_sent = false;
             break;
         case STEP_WAIT:
             wait_for_news(seen, UINT64_MAX, may_send);
@@ -460,7 +478,7 @@ void uploader_reset_in_child(int pid)
     state.runner = 0;
     state.busy = state.sending = state.stuck = state.finishing = state.ended = state.pausing =
         false;
-    in_failure = said_hopeless = said_unlisted = false;
+    in_failure = said_hopeless = said_unlisted = has_sent = false;
     lost_at_end = 0;
     backend.pid = pid;
     routes_reset_in_child(pid);

@@ -87,7 +87,7 @@ static bool is_standard_error(int fd)
            device == standard_error.device && inode == standard_error.inode;
 }
 
-static bool is_detached(void)
+bool log_thread_has_descriptors(void)
 {
     /* Most processes have none: they are spared the system call. */
     if (load_relaxed(&detached_tids[0]) == 0)
@@ -140,7 +140,7 @@ static int fetch_standard_error(void)
 
 static enum outcome write_to_standard_error(const char *data, size_t size)
 {
-    if (!is_detached())
+    if (!log_thread_has_descriptors())
         return is_standard_error(STDERR_FD) ? write_unharmed(STDERR_FD, data, size) : DONE;
     int fd = fetch_standard_error();
     if (fd == -EBADF) /* the app has closed it */

@@ -29,6 +29,8 @@ void log_line(enum log_level level, const char *pattern, ...) PRINTF_LIKE(2, 3);
 #define log_debug(...) log_line(LOG_DEBUG, __VA_ARGS__)
 /* The calling thread has a descriptor table of its own from now on. */
 void log_thread_is_detached(void);
+/* Has it? */
+bool log_thread_has_descriptors(void);
 /* Writes what had to wait. The calling thread has the app's descriptor table. */
 void log_flush(void);
 /* Writes to standard error as it is, no prefix, whatever the level (help, the line at exit). */

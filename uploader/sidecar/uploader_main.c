@@ -138,7 +138,8 @@ static int start(char **environment)
     if (!config.count)
         return -EINVAL;
     sender_start(&config, options.compression, has_to_stop);
-    http_client_start(&(struct http_client_config){.ca_file = options.ca_file});
+    http_client_start(
+        &(struct http_client_config){.ca_file = options.ca_file, .keeps_connections = true});
     return start_signals();
 }
 

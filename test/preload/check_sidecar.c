@@ -127,33 +127,75 @@ START_TEST(test_wants_to_know_where)
 }
 END_TEST
 
-/* A port that was free a moment ago; the next try takes another. */
-static bool scrape(const char *port, char *out, size_t size)
+/* What it answers to a GET of the path, with the status behind it; "": nobody listens. */
+static const char *ask(const char *port, const char *path)
 {
-    FILE *pipe = popen(receiver_text("curl -sf http://127.0.0.1:%s/metrics", port), "r");
+    static char text[4096];
+    FILE *pipe = popen(
+        receiver_text("curl -s -w '%%{http_code}' http://127.0.0.1:%s%s 2> /dev/null", port, path),
+        "r");
     ck_assert_ptr_nonnull(pipe);
-    size_t length = fread(out, 1, size - 1, pipe);
-    out[length] = 0;
-    return pclose(pipe) == 0;
+    size_t length = fread(text, 1, sizeof(text) - 1, pipe);
+    text[length] = 0;
+    return pclose(pipe) == 0 ? text : "";
 }
 
 START_TEST(test_metrics)
 {
     struct run run;
-    char metrics[4096] = "";
+    /* Nobody else's, it is to be hoped: programs take their ports from 32768 on. */
     const char *port = receiver_text("%d", 20000 + (int)getpid() % 10000);
     leave_profiles("pyroscope");
     start_uploader(&run, port);
     receiver_wait(&receiver, "pyroscope cpu", 1);
     receiver_wait(&receiver, "pyroscope heap", 1);
-    for (int i = 0; !strstr(metrics, "libagent_uploader_sent_total 2\n"); i++) {
-        ck_assert_msg(i < 100, "%s", metrics);
-        (void)scrape(port, metrics, sizeof(metrics));
+    for (int i = 0; !strstr(ask(port, "/metrics"), "libagent_uploader_sent_total 2\n"); i++) {
+        ck_assert_msg(i < 100, "%s", ask(port, "/metrics"));
         nanosleep(&(struct timespec){0, TRY_NS}, NULL);
     }
-    ck_assert_ptr_nonnull(strstr(metrics, "# TYPE libagent_uploader_dropped_total counter\n"));
+    static const char *const names[] = {"sent", "dropped", "unknown", "repeated"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        ck_assert_ptr_nonnull(strstr(ask(port, "/metrics"),
+                                     receiver_text("# TYPE libagent_uploader_%s_total counter\n"
+                                                   "libagent_uploader_%s_total %d\n",
+                                                   names[i], names[i], i == 0 ? 2 : 0)));
+    ck_assert_str_eq(ask(port, "/healthz"), "ok\n200");
+    ck_assert_ptr_nonnull(strstr(ask(port, "/nothing"), "404"));
     run_stop(&run, SIGTERM);
     run_expect_quiet_success(&run);
+    ck_assert_str_eq(ask(port, "/healthz"), "");
+    run_free(&run);
+}
+END_TEST
+
+/* A backend that has taken one and says nothing: within its time it ends with 0, that one is never
+ * sent again, and the other stays for the next. */
+START_TEST(test_ends_while_it_is_stalled)
+{
+    struct run run;
+    struct timespec before;
+    leave_profiles("pyroscope");
+    run_start(
+        &run,
+        &(struct run_request){
+            .program = uploader_path(),
+            .environment = (const char *[]){receiver_text("LIBAGENT_SPOOL=%s", spool),
+                                            receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+http://"
+                                                          "127.0.0.1:%d/=stall",
+                                                          receiver.port),
+                                            "LIBAGENT_EXIT_TIMEOUT=500ms", "LIBAGENT_OUTPUT", NULL},
+            .without_agent = true,
+            .seconds = 90});
+    receiver_wait(&receiver, "fault stall", 1);
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    run_stop(&run, SIGTERM);
+    run_expect_success(&run);
+    /* A try lasts 10 s otherwise. */
+    ck_assert_int_lt((int64_t)(run.end_ns / 1000000000u) - before.tv_sec, 7);
+    ck_assert_ptr_nonnull(strstr(run.err, "it may have arrived"));
+    receiver_read(&receiver);
+    ck_assert_int_eq(receiver_count(&receiver, "fault stall"), 1);
+    ck_assert_int_eq(count_spooled(), 1);
     run_free(&run);
 }
 END_TEST
@@ -230,6 +272,7 @@ Suite *suite(void)
     tcase_add_test(all, test_sends_at_the_end);
     tcase_add_test(all, test_wants_to_know_where);
     tcase_add_test(all, test_metrics);
+    tcase_add_test(all, test_ends_while_it_is_stalled);
     tcase_add_test(all, test_pod);
     return suite;
 }

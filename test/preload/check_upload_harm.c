@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "test/check.h"
+#include "test/preload/pace.h"
 #include "test/preload/receiver.h"
 #include "test/preload/run_program.h"
 
@@ -69,6 +70,82 @@ START_TEST(test_no_descriptor_survives_exec)
 }
 END_TEST
 
+/* A server that has taken all and says nothing: an upload is under way until the end. */
+static void start_stalled(struct run *run, const char *program, const char *const *arguments,
+                          const char *scheme)
+{
+    run_start(run,
+              &(struct run_request){
+                  .program = program,
+                  .arguments = arguments,
+                  .environment =
+                      (const char *[]){receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+%s://"
+                                                     "127.0.0.1:%d/=stall",
+                                                     scheme, receiver.port),
+                                       receiver_text("LIBAGENT_CA_FILE=%s/ca.pem", receiver.folder),
+                                       "LIBAGENT_PERIOD=1s", "LIBAGENT_FREQUENCY=500",
+                                       "LIBAGENT_LOG=error", "LIBAGENT_EXIT_TIMEOUT=300ms", NULL},
+                  .beside = strcmp(scheme, "https") == 0 ? run_program_path("exit_order") : NULL,
+                  .seconds = 60});
+    receiver_wait(&receiver, "fault stall", 1);
+    pace_end(run);
+    run_wait(run);
+    run_expect_success(run);
+}
+
+/* Nothing of the program's is held open meanwhile, and it has nothing of the agent's. */
+START_TEST(test_descriptors_while_it_sends)
+{
+    struct run run;
+    start_stalled(&run, "upload_pipe", NULL, "http");
+    ck_assert_str_eq(run.out, "new 0\nsender has some\nsenders 1\nshared 0\nend of the pipe\n");
+    run_free(&run);
+}
+END_TEST
+
+START_TEST(test_exec_while_it_sends)
+{
+    struct run with, without;
+    static const char script[] = "while [ ! -e end ]; do :; done; exec ls /proc/self/fd";
+    static const char *const arguments[] = {"-c", script, NULL};
+    start_stalled(&with, "/bin/sh", arguments, "http");
+    run_start(&without, &(struct run_request){
+                            .program = "/bin/sh", .arguments = arguments, .without_agent = true});
+    pace_end(&without);
+    run_wait(&without);
+    ck_assert_str_eq(with.out, without.out);
+    free_both(&with, &without);
+}
+END_TEST
+
+/* The last of its lines in the file `order` of the run's folder, from 1; 0: it has none. */
+static int last_in_order(const struct run *run, const char *object)
+{
+    FILE *file = fopen(receiver_text("%s/order", run->folder), "r");
+    ck_assert_ptr_nonnull(file);
+    char line[PATH_MAX];
+    int last = 0;
+    for (int number = 1; fgets(line, sizeof(line), file); number++)
+        if (strstr(line, object))
+            last = number;
+    fclose(file);
+    return last;
+}
+
+/* exit calls what was registered last first: the agent ends before the TLS library that its thread
+ * is in, at that very moment. */
+START_TEST(test_ends_before_the_tls_library)
+{
+    struct run run;
+    start_stalled(&run, "paces", NULL, "https");
+    int agent = last_in_order(&run, "/libagent.so"), tls = last_in_order(&run, "/libcrypto.so");
+    ck_assert_int_gt(tls, 0);
+    ck_assert_int_gt(agent, tls);
+    ck_assert_int_gt(agent, last_in_order(&run, "/libcurl.so"));
+    run_free(&run);
+}
+END_TEST
+
 /* Children that are forked while uploads are under way end, and upload themselves. */
 START_TEST(test_children)
 {
@@ -127,8 +204,12 @@ Suite *suite(void)
     TCase *http = receiver_case(suite, "http", RECEIVER_HTTP);
     tcase_add_test(http, test_main_leaves);
     tcase_add_test(http, test_no_descriptor_survives_exec);
+    tcase_add_test(http, test_descriptors_while_it_sends);
+    tcase_add_test(http, test_exec_while_it_sends);
     tcase_add_test(http, test_without_libcurl);
     tcase_add_test(http, test_children);
-    tcase_add_test(receiver_case(suite, "tls", RECEIVER_TLS), test_own_libcurl_of_another_kind);
+    TCase *tls = receiver_case(suite, "tls", RECEIVER_TLS);
+    tcase_add_test(tls, test_own_libcurl_of_another_kind);
+    tcase_add_test(tls, test_ends_before_the_tls_library);
     return suite;
 }

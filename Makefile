@@ -2,7 +2,8 @@
 # test-unwind-deps, test-names, test-names-deps, test-backends, test-backends-deps, soak-backends,
 # test-browser, browser-deps,
 # check, check-preload, heap-programs, heap-soak, storm, waits, restarts, storm-unwind,
-# fuzz, coverage, lint, dist, test-distros, bench, bench-names, bench-deps, test-aarch64, map, install, clean.
+# fuzz, coverage, lint, dist, test-dist, test-distros, clean-distros, bench, bench-names, bench-deps,
+# test-aarch64, map, install, clean.
 # Variables: CC=gcc|clang, SAN=address,undefined|thread (suites only), SUITES="check_x ..." or WHAT="pair1 ..." (run only
 # these suites, or parts of bench), JOBS=N, V=1 (show commands), WERROR=1, PREFIX, DESTDIR,
 # ARCH=aarch64 (by Debian's cross compiler; programs and suites run in qemu's user mode).
@@ -41,8 +42,8 @@ GEN     := build/generated
 ARCHIVE := build/$(CROSS)third_party
 LIBRARY := $(if $(ARCH),build/$(ARCH)/)libagent.so
 
-SOURCES  := $(wildcard agent/*.c agent/*/*.c uploader/*.c)
-SHIM     := $(wildcard shim/*.c)
+SOURCES  := $(sort $(wildcard agent/*.c agent/*/*.c uploader/*.c))
+SHIM     := $(sort $(wildcard shim/*.c))
 PRODUCT_OBJECTS := $(patsubst %.c,$(PRODUCT)/%.o,$(SOURCES) $(SHIM))
 TEST_OBJECTS    := $(patsubst %.c,$(TEST)/%.o,$(SOURCES))
 SHIM_OBJECTS    := $(patsubst %.c,$(TEST)/%.o,$(SHIM))
@@ -60,6 +61,8 @@ AGENT    := -fPIC -fvisibility=hidden -ftls-model=initial-exec -fasynchronous-un
             -U_FORTIFY_SOURCE -fno-stack-protector -ffunction-sections -fdata-sections
 # Calls of libgcc, which asks the processor by a name that musl lacks.
 AGENT    += $(if $(filter aarch64,$(MACHINE)),-mno-outline-atomics)
+# What ships is the same wherever it is built (make test-dist).
+NO_PLACE := -ffile-prefix-map=$(CURDIR)=.
 # gcc warns of each fence that ThreadSanitizer does not understand.
 SANITIZE := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer \
             $(if $(findstring gcc,$(CC)),-Wno-tsan))
@@ -102,7 +105,7 @@ $(PRODUCT)/libagent.so: $(PRODUCT_OBJECTS) $(THIRD_PARTY) preload.map Makefile
 
 $(PRODUCT)/%.o: %.c Makefile
 	mkdir -p $(@D); $(call say,CC)
-	$(CC) $(COMMON) $(AGENT) -c -o $@ $<
+	$(CC) $(COMMON) $(AGENT) $(NO_PLACE) -c -o $@ $<
 
 # The page that shows a profile: before its data, and behind. Four spaces become a tab: that is a sixth of
 # its size.
@@ -156,7 +159,7 @@ $(ARCHIVE)/unpack.o: Makefile
 
 # The sender outside: the uploader's own objects and a main; with libc and libmicrohttpd.
 SIDECAR_OBJECTS := $(patsubst %.c,$(PRODUCT)/%.o, \
-    $(wildcard agent/base/*.c uploader/*.c uploader/sidecar/*.c))
+    $(sort $(wildcard agent/base/*.c uploader/*.c uploader/sidecar/*.c)))
 
 uploader: $(PRODUCT)/libagent-uploader
 	cmp -s $< libagent-uploader || cp $< libagent-uploader
@@ -190,15 +193,28 @@ dist: all uploader
 	PYTHONDONTWRITEBYTECODE=1 python3 test/distros/check_dist.py $(DIST) $(LINKED_IN)
 	echo $(DIST)
 
+# Built in another folder, it is the same to the byte.
+.PHONY: test-dist
+ELSEWHERE = build/elsewhere/in/a/folder
+
+test-dist: dist
+	rm -rf build/elsewhere && mkdir -p $(ELSEWHERE)
+	git ls-files -z | xargs -0 tar -cf - | tar -xf - -C $(ELSEWHERE)
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(MAKE) -C $(ELSEWHERE) dist
+	cmp $(DIST) $(ELSEWHERE)/$(DIST) && rm -rf build/elsewhere
+
 # In the user lands of Debian 11, 12 and 13. They are not in build: they have folders that are named
-# like what the compiler writes there.
-.PHONY: test-distros
+# like what the compiler writes there; clean-distros removes them.
+.PHONY: test-distros clean-distros
 DISTROS := /var/tmp/libagent-distros
 
-test-distros: dist
+test-distros: test-dist
 	sh test/deps.sh distros
 	sh test/distros/roots.sh $(DISTROS)
 	PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 test/distros/user_lands.py $(DISTROS) $(DIST)
+
+clean-distros:
+	rm -rf $(DISTROS)
 
 clean:
 	rm -rf build libagent.so libagent-uploader

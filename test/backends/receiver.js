@@ -8,7 +8,9 @@
 // is a file of FOLDER and then a line of FOLDER/taken, JSON. FOLDER/answers, where it is there,
 // holds the first requests' answers, one a line: CODE [Retry-After], CODE a number for Datadog, as
 // connect names it for the others; "date+N" is a date N seconds on. Each request that is answered
-// so is a line of FOLDER/refused. SIGTERM ends it when what is under way has been answered.
+// so is a line of FOLDER/refused. FOLDER/hold, where it is there, holds milliseconds: a form of Datadog's
+// that has come whole, which is then a line of FOLDER/come, is kept so much later, and answered as much
+// later again: time to be killed in. SIGTERM ends it when what is under way has been answered.
 "use strict";
 const fs = require("node:fs");
 const http = require("node:http");
@@ -28,6 +30,8 @@ let kept = 0;
 
 const answers = fs.existsSync(inFolder("answers"))
   ? fs.readFileSync(inFolder("answers"), "utf8").split("\n").filter(Boolean) : [];
+
+const hold = fs.existsSync(inFolder("hold")) ? Number(fs.readFileSync(inFolder("hold"), "utf8")) : 0;
 
 function addLine(file, record) {
   fs.appendFileSync(inFolder(file), JSON.stringify({ at: Date.now() / 1000, ...record }) + "\n");
@@ -113,14 +117,17 @@ function takeForm(request, response) {
     const names = parts.map(({ name, filename, mimeType }) => [name, filename, mimeType]);
     const event = parts.find((part) => part.name === "event");
     const profile = parts.find((part) => part.name !== "event");
-    keep({
-      kind: "datadog",
-      parts: names,
-      event: event && event.data ? event.data.toString("utf8") : "",
-      headers: request.headers,
-      url: request.url,
-    }, profile && profile.data ? profile.data : "");
-    response.writeHead(200).end();
+    addLine("come", {});
+    setTimeout(() => {
+      keep({
+        kind: "datadog",
+        parts: names,
+        event: event && event.data ? event.data.toString("utf8") : "",
+        headers: request.headers,
+        url: request.url,
+      }, profile && profile.data ? profile.data : "");
+      setTimeout(() => response.writeHead(200).end(), hold);
+    }, hold);
   });
   request.pipe(form);
 }

@@ -72,12 +72,14 @@ def lines_of(path):
 class Node:
     """receiver.js. It may be stopped and started again: the folder stays, and so does the address."""
 
-    def __init__(self, address="0", answers=(), tls=None):
+    def __init__(self, address="0", answers=(), tls=None, hold_ms=0):
         self.folder = Folder()
         self.address = address
         self.tls = tls
         self.path = self.folder.path
         shutil.copy(BUILD / "services.bin", self.path)
+        if hold_ms:
+            (self.path / "hold").write_text(str(hold_ms))
         (self.path / "answers").write_text("".join(f"{each}\n" for each in answers))
         self.process = None
         self.start()
@@ -97,11 +99,18 @@ class Node:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(WAIT_SECONDS)
 
-    def close(self):
+    def kill(self):
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+
+    def close(self):
+        self.kill()
         self.folder.close()
+
+    def count(self, name):
+        """Lines of `come` or `taken`."""
+        return len(lines_of(self.path / name))
 
     @property
     def port(self):

@@ -6,14 +6,19 @@ What has to hold, of each backend:
      process's, as the kernel counts it, within 2 %;
   3. each window that did not arrive was counted as one of these.
 
-nginx is in front of a receiver (node). They are down in turn: without nginx nobody listens, without
-node nginx says 502. What is still in the spool at the end is sent by libagent-uploader."""
+nginx is in front of a receiver (node) of Pyroscope's and Parca's requests. They are down in turn:
+without nginx nobody listens, without node nginx says 502. Datadog's receiver has nothing in front of it,
+and is killed in the middle of requests, in turn when one has come whole and is not kept yet, and when it
+is kept and not answered yet: nobody can tell these two from outside, so both have to be counted as
+unknown, and are none of the 0.1 %. What is still in the spool at the end is sent by
+libagent-uploader."""
 
 import collections
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import profile_rules
@@ -24,6 +29,9 @@ from receivers import Nginx, Node, accepts, free_port, wait_until
 CYCLE_SECONDS = 14
 ARRIVED_LEAST, CPU_WITHIN = 0.999, 0.02
 KINDS = ("pyroscope", "parca")
+KILLED = "datadog"
+# A receiver that is to be killed takes its time, twice: longer than it takes to see that.
+HOLD_MS, UP_SECONDS, DOWN_SECONDS = 500, 8, 3
 # A round of requests, then a rest: some tenths of a processor.
 LOAD = """while :; do
     redis-benchmark -p "$0" -q -c 4 -n 3000 -t set,get,lpush,lrange_100 > /dev/null
@@ -38,6 +46,35 @@ def load(port):
 def stop_load(process):
     os.killpg(process.pid, signal.SIGTERM)
     process.wait()
+
+
+class Killer:
+    """Kills the receiver amid requests, and starts it again."""
+
+    def __init__(self, node):
+        self.node = node
+        self.kills = collections.Counter()
+        self.ends = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        for turn in range(1 << 30):
+            if self.ends.wait(UP_SECONDS):
+                return
+            moment = ("come", "taken")[turn % 2]
+            before = self.node.count(moment)
+            while self.node.count(moment) == before:
+                if self.ends.wait(0.01):
+                    return
+            self.node.kill()
+            self.kills[moment] += 1
+            self.ends.wait(DOWN_SECONDS)
+            self.node.start()
+
+    def close(self):
+        self.ends.set()
+        self.thread.join()
 
 
 def drain(spool, url):
@@ -81,6 +118,9 @@ def in_files(redis, kind):
     """The windows that a backend should get, by family and time: CPU time and sequence. What is live
     goes to Parca apart, as of the window's end."""
     windows = {}
+    if kind == "datadog":
+        return {("all", profile.time_nanos): (profile_rules.total(profile, "cpu"), sequence)
+                for sequence, profile in redis.files("cpu").items()}
     for family in ("cpu", "heap"):
         for sequence, profile in redis.files(family).items():
             windows[family, profile.time_nanos] = (profile_rules.total(profile, "cpu"), sequence)
@@ -97,7 +137,7 @@ def judge(kind, records, redis):
     for record, profile in records:
         is_live = profile_rules.types_of(profile) == profile_rules.LIVE
         copies["live" if is_live else profile_rules.family_of(record), profile.time_nanos] += 1
-        cpu_ns += profile_rules.total(profile, "cpu")
+        cpu_ns += profile_rules.total(profile, "cpu") + profile_rules.total(profile, "cpu-time")
     arrived = [window for window in windows if copies[window]]
     missing = {window: value for window, value in windows.items() if not copies[window]}
     ends = collections.defaultdict(set)
@@ -107,40 +147,57 @@ def judge(kind, records, redis):
     lost_ns = 0
     uncounted = []
     for (family, _), (window_ns, sequence) in missing.items():
-        if ends["cpu" if family == "cpu" else "heap", sequence] & {"dropped", "unknown"}:
+        if ends["heap" if family == "live" else family, sequence] & {"dropped", "unknown"}:
             lost_ns += window_ns
         else:
             uncounted.append((family, sequence))
-    share = len(arrived) / len(windows)
+    unknown = sum("unknown" in words for words in ends.values())
+    told = [window for window in missing if kind == KILLED and "unknown" in ends["all", missing[window][1]]]
+    share = (len(arrived) + len(told)) / len(windows)
     apart = (cpu_ns + lost_ns) / redis.cpu_ns - 1
     spooled = sum("kept in the spool" in words for words in ends.values())
     twice = [window for window, count in copies.items() if count > 1]
     foreign = [window for window in copies if window not in windows]
-    print(f"{kind}: {len(arrived)} of {len(windows)} windows arrived ({share:.2%}), {len(twice)} twice, "
-          f"{len(foreign)} of no file, {spooled} by the spool, {len(missing)} lost "
+    print(f"{kind}: {len(arrived)} of {len(windows)} windows arrived ({share:.2%}"
+          f"{' with those of a killed receiver' if told else ''}), {len(twice)} twice, "
+          f"{len(foreign)} of no file, {spooled} by the spool, {unknown} unknown, {len(missing)} lost "
           f"({len(uncounted)} of them not counted); CPU time: {cpu_ns / 1e9:.3f} s arrived, "
           f"{lost_ns / 1e9:.3f} s lost, {redis.cpu_ns / 1e9:.3f} s of the process ({apart:+.2%})")
     return (share >= ARRIVED_LEAST and not twice and not foreign and not uncounted and spooled
             and abs(apart) <= CPU_WITHIN)
 
 
+def judge_killed(records, redis, kills):
+    """Both kinds of killed requests are there, and are counted."""
+    good = judge(KILLED, records, redis)
+    unknown = sum(word == "unknown" for (_, _, kind), word in redis.ends() if kind == KILLED)
+    print(f"{KILLED}: killed {kills['come']} times before a profile was kept, {kills['taken']} times after")
+    return good and min(kills["come"], kills["taken"]) >= 1 and unknown >= sum(kills.values())
+
+
 def main():
     seconds = float(sys.argv[1])
     node = Node()
+    killed = Node(hold_ms=HOLD_MS)
     nginx = Nginx(upstream=f"http://127.0.0.1:{node.port}")
     url = ",".join(f"{kind}+http://127.0.0.1:{nginx.port}" for kind in KINDS)
+    url += f",{KILLED}+http://127.0.0.1:{killed.port}"
     redis = None
+    killer = Killer(killed)
     try:
         redis = run(seconds, node, nginx, url)
+        killer.close()
         spool = node.folder.path / "spool"
         print(f"left in the spool: {len(list(spool.glob('*.spool')))}, "
               f"claimed by nobody who lives: {len(list(spool.glob('*.sending')))}")
         drain(spool, url)
         node.stop()
         good = [judge(kind, node.taken(kind), redis) for kind in KINDS]
+        good.append(judge_killed(killed.taken(KILLED), redis, killer.kills))
         return 0 if all(good) else 1
     finally:
-        for each in (nginx, node, redis):
+        killer.close()
+        for each in (nginx, node, killed, redis):
             if each:
                 each.close()
 

@@ -1,178 +1,19 @@
-/* All orders of events of the live heap: two or three actors run the product's own code, which
- * stops before each access to shared memory (agent/record/model_step.h), and a search runs every
- * order of these accesses that differs from the others by more than the order of accesses to
- * different places (dynamic partial-order reduction after Flanagan and Godefroid, 2005; every
- * access is taken for a write). After each order the tables must agree with each other and with the
- * truth. The orders are those of a machine that does one access after the other; that the fences
- * make any other machine such a one is ThreadSanitizer's matter (check_heap_stress.c). */
+/* All orders of events of the live heap: two or three actors run the product's own code, and a
+ * search (order_search.h) every order of their accesses to shared memory. After each order the
+ * tables must agree with each other and with the truth. The orders are those of a machine that does
+ * one access after the other; that the fences make any other machine such a one is
+ * ThreadSanitizer's matter (check_heap_stress.c). */
 #include "test/check.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <ucontext.h>
 
 #include "agent/base/stats.h"
 #include "agent/record/heap_tables.h"
-#include "agent/record/model_step.h"
+#include "agent/record/intern_table.h"
 #include "test/demand.h"
 #include "test/heap_fixture.h"
-
-enum { ACTORS_MAX = 3, STEPS_MAX = 400, STACK_BYTES = 256 << 10, PLACES_MAX = 64 };
-
-/* ---- actors ---- */
-
-static struct actor {
-    ucontext_t context;
-    void (*run)(void);
-    const void *place; /* of the access that it stands before */
-    bool is_over;
-} actors[ACTORS_MAX];
-static int actor_count;
-static struct actor *current;
-static ucontext_t scheduler;
-static char stacks[ACTORS_MAX][STACK_BYTES];
-
-static void yield_before(const void *place)
-{
-    struct actor *self = current;
-    if (!self)
-        return;
-    self->place = place;
-    swapcontext(&self->context, &scheduler);
-}
-
-static void actor_main(void)
-{
-    current->run();
-    current->is_over = true;
-    current->place = NULL;
-    swapcontext(&current->context, &scheduler);
-}
-
-/* To its next access, or its end. */
-static void resume(int index)
-{
-    current = &actors[index];
-    swapcontext(&scheduler, &current->context);
-    current = NULL;
-}
-
-static void begin_actors(void (*const *runs)(void))
-{
-    for (actor_count = 0; actor_count < ACTORS_MAX && runs[actor_count]; actor_count++) {
-        struct actor *actor = &actors[actor_count];
-        getcontext(&actor->context);
-        actor->context.uc_stack.ss_sp = stacks[actor_count];
-        actor->context.uc_stack.ss_size = STACK_BYTES;
-        actor->context.uc_link = NULL;
-        actor->run = runs[actor_count];
-        actor->is_over = false;
-        makecontext(&actor->context, actor_main, 0);
-        resume(actor_count);
-    }
-}
-
-/* ---- the search ---- */
-
-struct clock {
-    int at[ACTORS_MAX]; /* steps of each actor that happened before, as number + 1 */
-};
-
-static struct state {
-    unsigned backtrack, done; /* sets of actors */
-    int chosen;
-} states[STEPS_MAX];
-static int planned; /* states of the last order that the next one begins with */
-
-static struct place {
-    const void *place;
-    struct clock clock;
-    int last_step, last_actor;
-} places[PLACES_MAX];
-static int place_count;
-static struct clock clocks[ACTORS_MAX];
-
-static struct place *place_of(const void *place)
-{
-    for (int i = 0; i < place_count; i++)
-        if (places[i].place == place)
-            return &places[i];
-    demand(place_count < PLACES_MAX);
-    places[place_count] = (struct place){.place = place, .last_step = -1};
-    return &places[place_count++];
-}
-
-/* Where an actor's next access could as well have come before the last one to that place: that
- * order is to be run, too. */
-static void note_race(int actor)
-{
-    const struct place *place = place_of(actors[actor].place);
-    if (place->last_step < 0 || place->last_actor == actor ||
-        place->last_step < clocks[actor].at[place->last_actor])
-        return;
-    states[place->last_step].backtrack |= 1u << actor;
-}
-
-static int choose(int depth)
-{
-    struct state *state = &states[depth];
-    if (depth < planned)
-        return state->chosen;
-    int actor = depth && !actors[states[depth - 1].chosen].is_over ? states[depth - 1].chosen : 0;
-    while (actors[actor].is_over)
-        actor++;
-    *state = (struct state){1u << actor, 1u << actor, actor};
-    return actor;
-}
-
-static bool all_are_over(void)
-{
-    for (int i = 0; i < actor_count; i++)
-        if (!actors[i].is_over)
-            return false;
-    return true;
-}
-
-static void run_order(void (*const *runs)(void))
-{
-    int depth = 0;
-    place_count = 0;
-    memset(clocks, 0, sizeof(clocks));
-    begin_actors(runs);
-    for (; !all_are_over(); depth++) {
-        demand(depth < STEPS_MAX);
-        for (int i = 0; i < actor_count; i++)
-            if (!actors[i].is_over)
-                note_race(i);
-        int actor = choose(depth);
-        struct place *place = place_of(actors[actor].place);
-        for (int i = 0; i < ACTORS_MAX; i++)
-            if (clocks[actor].at[i] < place->clock.at[i])
-                clocks[actor].at[i] = place->clock.at[i];
-        clocks[actor].at[actor] = depth + 1;
-        place->clock = clocks[actor];
-        place->last_step = depth;
-        place->last_actor = actor;
-        resume(actor);
-    }
-    planned = depth;
-}
-
-/* The next order: the last state that has an actor to try. False: all were run. */
-static bool plan_next(void)
-{
-    while (planned > 0) {
-        struct state *state = &states[planned - 1];
-        unsigned left = state->backtrack & ~state->done;
-        if (left) {
-            state->chosen = __builtin_ctz(left);
-            state->done |= 1u << state->chosen;
-            return true;
-        }
-        planned--;
-    }
-    return false;
-}
+#include "test/order_search.h"
 
 /* ---- the tables, as they were at the begin ---- */
 
@@ -222,6 +63,20 @@ struct scenario {
 };
 
 static uint64_t missed_before;
+static uint64_t neighbour; /* a site whose stack is in the same shard as SITE's */
+
+static uint64_t shard_of_site(uint64_t site)
+{
+    const uint64_t key[] = {1, site};
+    return (intern_hash(key, 2) >> 32) % COUNTED_SHARDS;
+}
+
+static void find_neighbour(void)
+{
+    neighbour = OTHER_SITE + 1;
+    while (shard_of_site(neighbour) != shard_of_site(SITE))
+        neighbour++;
+}
 
 static void expect_live(uint64_t objects)
 {
@@ -262,6 +117,61 @@ static void begin_a_and_b(void)
     heap_fixture_add(B, SIZE, SITE);
 }
 
+static void begin_neighbours(void)
+{
+    find_neighbour();
+    heap_fixture_add(A, SIZE, SITE);
+    heap_fixture_add(B, SIZE, neighbour);
+}
+
+static void begin_neighbours_and_c(void)
+{
+    begin_neighbours();
+    heap_fixture_add(C, SIZE, OTHER_SITE);
+}
+
+/* Addresses whose records come from one list of free ones; two of these are free. */
+static uintptr_t alike[3];
+
+static int list_with_one(void)
+{
+    for (int i = 0; i < HEAP_FREE_LISTS; i++)
+        if ((uint32_t)heap.pool.lists[i].head)
+            return i;
+    return -1;
+}
+
+static void begin_two_free_records(void)
+{
+    int list = -1;
+    uintptr_t at = A;
+    for (int count = 0; count < 3; at += 16) {
+        heap_fixture_add(at, SIZE, SITE);
+        heap_fixture_free(at);
+        if (list < 0)
+            list = list_with_one();
+        if (list_with_one() == list)
+            alike[count++] = at;
+    }
+    for (int i = 0; i < 2; i++)
+        heap_fixture_add(alike[i], SIZE, SITE);
+    for (int i = 0; i < 2; i++)
+        heap_fixture_free(alike[i]);
+}
+
+static void add_first_alike(void)
+{
+    heap_fixture_add(alike[0], SIZE, SITE);
+}
+
+/* The head of the list is the same again, and what follows it is not. */
+static void add_others_and_free_one(void)
+{
+    heap_fixture_add(alike[1], SIZE, SITE);
+    heap_fixture_add(alike[2], SIZE, SITE);
+    heap_fixture_free(alike[1]);
+}
+
 static void add_a(void)
 {
     heap_fixture_add(A, SIZE, SITE);
@@ -285,6 +195,12 @@ static void free_a(void)
 static void free_b(void)
 {
     heap_fixture_free(B);
+}
+
+static void free_c_and_add_neighbour(void)
+{
+    heap_fixture_free(C);
+    heap_fixture_add(C, SIZE, neighbour);
 }
 
 static void add_and_free_c(void)
@@ -367,6 +283,11 @@ static void one_lives_one_was_missed(void)
 static const struct scenario scenarios[] = {
     {"a free beside a snapshot", begin_a, {free_a, take_snapshot}, nothing_lives},
     {"two frees of a stack's last blocks", begin_a_and_b, {free_a, free_b}, nothing_lives},
+    {"two stacks of one shard go", begin_neighbours, {free_a, free_b}, nothing_lives},
+    {"two stacks of one shard go, and one comes back",
+     begin_neighbours_and_c,
+     {free_a, free_b, free_c_and_add_neighbour},
+     one_lives},
     {"an allocation finds a stack that goes", begin_a, {free_a, add_b}, one_lives},
     {"two allocations of a new stack", begin_empty, {add_a, add_b}, two_live},
     {"an allocation beside a snapshot", begin_a, {add_b, take_snapshot}, two_live},
@@ -394,6 +315,10 @@ static const struct scenario scenarios[] = {
      {add_a_again, take_snapshot},
      one_lives_one_was_missed},
     {"records change hands", begin_a_and_b, {reuse_a, add_and_free_c}, one_lives},
+    {"a list of free records whose head comes back",
+     begin_two_free_records,
+     {add_first_alike, add_others_and_free_one},
+     two_live},
     {"a free, an allocation, a snapshot", begin_a, {free_a, add_b, take_snapshot}, one_lives},
 };
 
@@ -403,23 +328,14 @@ enum { ORDERS_MAX = 60000 };
 START_TEST(every_order_of_events_ends_in_the_truth)
 {
     const struct scenario *scenario = &scenarios[_i];
+    bool all;
     heap_fixture_start(BYTES);
     scenario->begin();
     keep_tables();
-    model_step = yield_before;
-    uint64_t orders = 0;
-    planned = 0;
-    bool more;
-    do {
-        restore_tables();
-        run_order(scenario->actors);
-        scenario->end();
-        orders++;
-        more = plan_next();
-    } while (more && orders < ORDERS_MAX);
+    const struct order_case orders_of = {restore_tables, scenario->actors, scenario->end};
+    uint64_t orders = order_search(&orders_of, ORDERS_MAX, &all);
     fprintf(stderr, "%s: %llu orders%s\n", scenario->name, (unsigned long long)orders,
-            more ? ", not all" : "");
-    model_step = NULL;
+            all ? "" : ", not all");
     heap_fixture_audit_filter();
     ck_assert_uint_gt(orders, 1);
 }

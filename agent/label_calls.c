@@ -15,14 +15,11 @@
 /* What the agent writes itself. */
 static bool is_reserved(const char *key)
 {
-    static const char *const keys[] = {"thread name", "thread id",   "state",
-                                       "approximate", "age_seconds", "bytes"};
+    static const char *const keys[] = {"thread name", "thread id",        "state",
+                                       "approximate", "age_seconds",      "bytes",
+                                       CAPTURE_KEYS,  CAPTURE_NUMBER_KEYS};
     for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
         if (key[0] == keys[i][0] && strcmp(key, keys[i]) == 0)
-            return true;
-    for (int scope = 0; scope < CAPTURE_SCOPES; scope++)
-        if (strcmp(key, capture_key((enum capture_scope)scope)) == 0 ||
-            strcmp(key, capture_number_key((enum capture_scope)scope)) == 0)
             return true;
     return false;
 }

@@ -11,14 +11,17 @@ static struct capture captures[CAPTURES_MAX];
 static struct capture capture_spent;
 static uint32_t last_number;
 
+static const char *const keys[CAPTURE_SCOPES] = {CAPTURE_KEYS};
+static const char *const number_keys[CAPTURE_SCOPES] = {CAPTURE_NUMBER_KEYS};
+
 const char *capture_key(enum capture_scope scope)
 {
-    return scope == CAPTURE_OF_THREAD ? "capture" : "process_capture";
+    return keys[scope];
 }
 
 const char *capture_number_key(enum capture_scope scope)
 {
-    return scope == CAPTURE_OF_THREAD ? "capture_number" : "process_capture_number";
+    return number_keys[scope];
 }
 
 /* The name and then the number, which is the order of their keys. */

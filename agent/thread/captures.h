@@ -45,7 +45,9 @@ struct capture {
 
 extern HIDDEN struct capture *captures_process; /* the process's holder */
 
-/* A capture's labels: its name, and its number. */
+/* The keys of a capture's labels: of its name, and of its number. */
+#define CAPTURE_KEYS        "capture", "process_capture"
+#define CAPTURE_NUMBER_KEYS "capture_number", "process_capture_number"
 const char *capture_key(enum capture_scope scope);
 const char *capture_number_key(enum capture_scope scope);
 

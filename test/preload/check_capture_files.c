@@ -179,6 +179,67 @@ START_TEST(test_a_stop_ends_them)
 }
 END_TEST
 
+/* ---- everything at once ---- */
+
+/* All in files of captures, of which there are so many; and what the window says is in them. */
+static void expect_all_slices(const struct run *run, const struct profile *window)
+{
+    enum { NUMBERS = 1000 };
+    static const char *const names[] = {"a", "b", "c", "d", "all"};
+    static const char *const keys[] = {"capture_number", "process_capture_number"};
+    int64_t slices = 0;
+    for (int number = 1; number < NUMBERS; number++) {
+        int64_t labelled = profile_under_label(window, ALLOC_OBJECTS, NULL, keys[0], NULL, number) +
+                           profile_under_label(window, ALLOC_OBJECTS, NULL, keys[1], NULL, number);
+        int64_t copied = 0;
+        for (size_t i = 0; labelled && i < sizeof(names) / sizeof(names[0]); i++) {
+            struct profile slice;
+            profile_load(&slice, run->profiles, receiver_text("heap@%s.%d", names[i], number),
+                         run->pid);
+            copied += profile_total(&slice, ALLOC_OBJECTS);
+            profile_free(&slice);
+        }
+        ck_assert_int_eq(copied, labelled);
+        slices += labelled != 0;
+    }
+    ck_assert_int_gt(slices, 0);
+}
+
+/* Each allocation is sampled, and has the label that it was made under, and no other, while four
+ * threads set and clear labels and capture, windows end, and children are born. */
+START_TEST(test_a_storm_of_labels)
+{
+    static const char *const names[] = {"a", "b", "c", "d"};
+    struct run with;
+    struct profile window;
+    run_program(&with,
+                &(struct run_request){.program = "captures",
+                                      .arguments = (const char *[]){"storm", NULL},
+                                      .environment = (const char *[]){"LIBAGENT_PROFILES=alloc",
+                                                                      "LIBAGENT_ALLOC_INTERVAL=1",
+                                                                      "LIBAGENT_LOG=error", NULL}});
+    run_expect_quiet_success(&with);
+    int64_t rounds = run_number(&with, "rounds");
+    ck_assert_ptr_eq(strstr(with.out, "rounds"), with.out); /* no call went wrong */
+    profile_load(&window, with.profiles, "heap", with.pid);
+    ck_assert_uint_gt(window.file_count, 1);
+    ck_assert_int_eq(profile_under(&window, ALLOC_OBJECTS, "labelled"), 4 * rounds);
+    ck_assert_int_eq(profile_under(&window, ALLOC_OBJECTS, "unlabelled"), 4 * rounds);
+    for (size_t i = 0; i < 4; i++) {
+        ck_assert_int_eq(
+            profile_under_label(&window, ALLOC_OBJECTS, "labelled", "work", names[i], 0), rounds);
+        ck_assert_int_eq(
+            profile_under_label(&window, ALLOC_OBJECTS, "unlabelled", "work", names[i], 0), 0);
+    }
+    for (int64_t i = 0; i < 50; i++)
+        ck_assert_int_eq(profile_under_label(&window, ALLOC_OBJECTS, NULL, "round", NULL, i),
+                         8 * rounds / 50);
+    expect_all_slices(&with, &window);
+    profile_free(&window);
+    run_free(&with);
+}
+END_TEST
+
 /* A backend adds up all profiles that it gets: the slice is in them once, under its label where the
  * backend has labels of texts. */
 START_TEST(test_no_backend_gets_a_copy)
@@ -217,6 +278,7 @@ Suite *suite(void)
     tcase_add_test(captures, test_threads_end_the_process_s_alone);
     tcase_add_test(captures, test_a_fork_child_is_in_none);
     tcase_add_test(captures, test_a_stop_ends_them);
+    tcase_add_test(captures, test_a_storm_of_labels);
     suite_add_tcase(suite, captures);
     TCase *backends = receiver_case(suite, "backends", RECEIVER_HTTP);
     tcase_add_test(backends, test_no_backend_gets_a_copy);

@@ -4,7 +4,9 @@
 /* CFLAGS: -O1 */
 /* LIBS: -lpthread */
 #define LIBAGENT_WEAK
+#include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -169,16 +171,83 @@ static void restart(void)
     in();
 }
 
+/* ---- everything at once ---- */
+
+enum { STORMERS = 4, ROUNDS = 5000, CAPTURED_ONE_IN = 100, CHILDREN = 5, FLUSHES_MAX = 60 };
+static int storming = STORMERS;
+
+SITE static void labelled(void)
+{
+    void *block = malloc(100);
+    keep(block);
+    free(block);
+}
+
+SITE static void unlabelled(void)
+{
+    void *block = malloc(100);
+    keep(block);
+    free(block);
+}
+
+static void must(int error, const char *what)
+{
+    if (error)
+        printf("%s: %d\n", what, error);
+}
+
+static void *storm_in_thread(void *number)
+{
+    char name[] = "a";
+    name[0] = (char)(name[0] + (long)number);
+    for (int i = 0; i < ROUNDS; i++) {
+        bool is_captured = i % CAPTURED_ONE_IN == 0 && libagent_capture_begin(name) == 0;
+        bool is_process_s = i % CAPTURED_ONE_IN == 50 && libagent_process_capture_begin("all") == 0;
+        must(libagent_label_set_number("round", i % 50), "number");
+        must(libagent_label_set("work", name), "set");
+        labelled();
+        must(libagent_label_clear("work"), "clear");
+        unlabelled();
+        if (is_captured)
+            must(libagent_capture_end(), "end");
+        if (is_process_s)
+            must(libagent_process_capture_end(), "end of the process's");
+    }
+    __atomic_fetch_sub(&storming, 1, __ATOMIC_RELEASE);
+    return number;
+}
+
+/* Windows end and children are born meanwhile. */
+static void storm(void)
+{
+    pthread_t threads[STORMERS];
+    for (long i = 0; i < STORMERS; i++)
+        pthread_create(&threads[i], NULL, storm_in_thread, (void *)i);
+    for (int i = 0; i < FLUSHES_MAX && __atomic_load_n(&storming, __ATOMIC_ACQUIRE); i++) {
+        must(libagent_flush(20000), "flush");
+        if (i < CHILDREN) {
+            pid_t pid = fork();
+            if (pid == 0) {
+                unlabelled();
+                _exit(libagent_capture_end() != -EALREADY);
+            }
+            int status = 0;
+            waitpid(pid, &status, 0);
+            must(status, "child");
+        }
+    }
+    for (int i = 0; i < STORMERS; i++)
+        pthread_join(threads[i], NULL);
+    printf("rounds %d\n", ROUNDS);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void (*part)(void);
-    } parts[] = {{"thread", thread_slice},
-                 {"process", process_slice},
-                 {"elsewhere", other_thread},
-                 {"fork", fork_child},
-                 {"restart", restart}};
+    } parts[] = {{"thread", thread_slice}, {"process", process_slice}, {"elsewhere", other_thread},
+                 {"fork", fork_child},     {"restart", restart},       {"storm", storm}};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         if (argc > 1 && strcmp(argv[1], parts[i].name) == 0)
             parts[i].part();

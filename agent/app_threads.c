@@ -23,6 +23,7 @@ void app_thread_begins(struct thread_slot *slot)
 
 void app_thread_adopted(struct thread_slot *slot)
 {
+    unseen_threads_found();
     if (life_scheduler)
         cpu_sample_before_adoption(slot);
     app_thread_begins(slot);

@@ -23,7 +23,12 @@ static const int64_t least_time_ns = NS_PER_MS;
 /* The kernel may know threads for so long that have left their slots, where many end at once. */
 static const uint64_t leaving_ns = NS_PER_SEC;
 
+/* Where a look finds nobody, as those are gone again, or cannot be taken on, the next one is twice
+ * as far: 6.4 s at most. */
+enum { FRUITLESS_MAX = 6 };
+
 static uint64_t next_ns = UINT64_MAX;
+static uint32_t fruitless; /* looks that were wanted in a row */
 static uint64_t marked_ns;
 static uint32_t left_marked[2]; /* threads that had left then, and one or more seconds before */
 static int64_t past_ns;         /* see the header, as the next two */
@@ -83,6 +88,7 @@ uint64_t unseen_threads_take_time(void)
 
 void unseen_threads_start(uint64_t now_ns)
 {
+    fruitless = 0;
     left_marked[0] = left_marked[1] = left_threads_count();
     store_relaxed(&next_ns, now_ns + look_every_ns);
     past_ns = told_ns = 0;
@@ -103,7 +109,8 @@ void unseen_threads_look(uint64_t now_ns)
     uint64_t due = load_relaxed(&next_ns);
     if (likely(now_ns < due))
         return;
-    uint64_t next = now_ns + look_every_ns * (1 + thread_slot_count() / SLOTS_A_LOOK);
+    uint64_t every = look_every_ns * (1 + thread_slot_count() / SLOTS_A_LOOK);
+    uint64_t next = now_ns + (every << MIN_OF(load_relaxed(&fruitless), (uint32_t)FRUITLESS_MAX));
     if (__atomic_compare_exchange_n(&next_ns, &due, next, false, __ATOMIC_RELAXED,
                                     __ATOMIC_RELAXED))
         unseen_threads_look_now();
@@ -130,6 +137,13 @@ void unseen_threads_look_now(void)
     if (sys_call4(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &task, 0) != 0)
         return;
     uint64_t known = threads_known() + 2;
-    if (task.st_nlink > known && task.st_nlink > known + threads_leaving())
-        agent_thread_want_look(LOOK_FOR_THREADS);
+    if (task.st_nlink <= known || task.st_nlink <= known + threads_leaving())
+        return;
+    add_relaxed(&fruitless, 1);
+    agent_thread_want_look(LOOK_FOR_THREADS);
+}
+
+void unseen_threads_found(void)
+{
+    store_relaxed(&fruitless, 0);
 }

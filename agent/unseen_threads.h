@@ -32,6 +32,8 @@ void unseen_threads_start(uint64_t now_ns);
 void unseen_threads_look(uint64_t now_ns);
 /* Before a flush: those that are there still, whatever was found before. INIT, TICK. */
 void unseen_threads_look_now(void);
+/* A scan has found one. TICK. */
+void unseen_threads_found(void);
 /* A thread came by itself, at that value of its clock; one was accounted up to it, and its slot is
  * about to go. Any context. */
 void unseen_threads_one_known(uint64_t cpu_ns);

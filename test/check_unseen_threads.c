@@ -179,9 +179,20 @@ START_TEST(a_thread_too_many_is_looked_for)
     ck_assert_uint_eq(looks_wanted, 1);
     unseen_threads_look(200 * NS_PER_MS);
     ck_assert_uint_eq(looks_wanted, 1);
-    /* And for ever. */
-    unseen_threads_look(1000 * NS_PER_SEC);
+    /* Nobody was found: the one after the next is later. */
+    unseen_threads_look(300 * NS_PER_MS - 1);
+    ck_assert_uint_eq(looks_wanted, 1);
+    unseen_threads_look(300 * NS_PER_MS);
     ck_assert_uint_eq(looks_wanted, 2);
+    unseen_threads_look(500 * NS_PER_MS - 1);
+    ck_assert_uint_eq(looks_wanted, 2);
+    unseen_threads_found();
+    unseen_threads_look(500 * NS_PER_MS);
+    ck_assert_uint_eq(looks_wanted, 3);
+    /* And for ever: after 0.2, 0.4, 0.8, 1.6, 3.2 and 6.4 s, as seconds have it. */
+    for (uint64_t at = 1000; at < 1100; at++)
+        unseen_threads_look(at * NS_PER_SEC);
+    ck_assert_uint_eq(looks_wanted, 3 + 6 + 12);
 }
 END_TEST
 

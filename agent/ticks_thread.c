@@ -4,6 +4,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
+#include "agent/base/sys.h"
 #include "agent/flush.h"
 #include "agent/thread/moment.h"
 #include "agent/thread/own_thread.h"
@@ -100,7 +101,10 @@ static bool wait_gone(const struct scheduler *running, uint64_t deadline_ns)
 
 void ticks_thread_stop(uint64_t deadline_ns)
 {
-    const struct scheduler *running = __atomic_exchange_n(&scheduler, NULL, __ATOMIC_SEQ_CST);
+    const struct scheduler *running = load_acquire(&scheduler);
+    if (running)
+        running->run_ends(sys_tid());
+    __atomic_store_n(&scheduler, NULL, __ATOMIC_SEQ_CST);
     if (running && own_thread_is_there(&state))
         (void)wait_gone(running, deadline_ns);
 }

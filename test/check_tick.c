@@ -75,7 +75,7 @@ static bool answer(long number, const long args[6], long *result)
     }
 }
 
-static uint32_t still, moved, done, done_visits;
+static uint32_t still, moved, done, done_visits, lasts;
 
 static void on_still(struct thread_slot *slot, uint64_t now_ns, uint64_t cpu_ns)
 {
@@ -98,7 +98,13 @@ static void on_done(uint64_t now_ns, uint32_t visits)
     done_visits = visits;
 }
 
-static const struct tick_visitor visitor = {.still = on_still, .moved = on_moved, .done = on_done};
+static void on_last(void)
+{
+    lasts++;
+}
+
+static const struct tick_visitor visitor = {
+    .still = on_still, .moved = on_moved, .done = on_done, .last = on_last};
 
 static void start(int count, const struct tick_visitor *wall)
 {
@@ -272,6 +278,26 @@ START_TEST(without_signals_time_is_told_by_the_clocks)
 }
 END_TEST
 
+static bool goes_not_on(void)
+{
+    return false;
+}
+
+/* At a pause nobody is looked at, at a stop all but the thread that stops, however many they are.
+ */
+START_TEST(a_stop_looks_at_all_threads_once_more)
+{
+    start(SLOTS, &visitor);
+    tick_run(goes_not_on);
+    ck_assert_uint_eq(still + moved + lasts, 0);
+    tick_run_ends(FIRST_TID + 7);
+    tick_run(goes_not_on);
+    ck_assert_uint_eq(lasts, 1);
+    ck_assert_uint_eq(still + moved, SLOTS - 1);
+    ck_assert_uint_eq(done, 0);
+}
+END_TEST
+
 START_TEST(missed_ticks_are_skipped)
 {
     const struct sched_request request = {.period_ns = 10, .cpu = true};
@@ -296,6 +322,7 @@ Suite *suite(void)
     tcase_add_test(tcase, a_thread_that_goes_on_is_visited_at_each_tick);
     tcase_add_test(tcase, after_the_stop_no_timer_is_left);
     tcase_add_test(tcase, a_thread_on_hold_is_not_sampled);
+    tcase_add_test(tcase, a_stop_looks_at_all_threads_once_more);
     tcase_add_test(tcase, at_rest_the_timers_go_on_by_themselves);
     tcase_add_test(tcase, without_signals_time_is_told_by_the_clocks);
     tcase_add_test(tcase, missed_ticks_are_skipped);

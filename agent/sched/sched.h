@@ -48,6 +48,9 @@ struct scheduler {
      * the app's that runs again then calls for it by a moment (agent/thread/moment.h). */
     void (*run)(bool (*goes_on)(void));
     void (*ring)(void);
+    /* When `run` returns next it is for good: the thread `stopper`, which calls this, stops it all,
+     * and then rings. */
+    void (*run_ends)(int stopper);
     /* Must `run` begin before a thread of the app was sampled? */
     bool (*runs_at_once)(void);
     /* `run` cannot be called any more or for a while: threads are sampled without. TICK, THR. */

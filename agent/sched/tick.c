@@ -31,6 +31,7 @@ static struct {
     uint32_t number;     /* of the tick */
     uint32_t next;       /* slot in rotation */
     int64_t others_ns;
+    int stopper;               /* 0: nobody stops it */
     struct thread_slot *guard; /* of no thread; what ticks record is guarded by it */
     uint32_t recent[RECENT_MAX];
     uint32_t recent_count;
@@ -58,6 +59,7 @@ int tick_start(const struct sched_request *request, const struct tick_source *so
     store_relaxed(&ticks.period_ns, request->period_ns);
     ticks.others_ns = 0;
     ticks.recent_count = 0;
+    store_relaxed(&ticks.stopper, 0);
     store_relaxed(&ticks.runs, false);
     return ticks.arms ? thread_timers_start(request->period_ns, on_sample) : 0;
 }
@@ -84,6 +86,7 @@ void tick_reset_in_child(struct thread_slot *own)
 {
     thread_timers_reset_in_child();
     ticks.runs = false;
+    ticks.stopper = 0;
     ticks.recent_count = 0;
     ticks.others_ns = 0;
     ticks.guard = NULL;
@@ -229,7 +232,28 @@ bool tick_visit(uint64_t now_ns)
     return moved;
 }
 
+/* What the stopper does is the stop. */
+static void visit_last(void)
+{
+    int stopper = load_acquire(&ticks.stopper);
+    const struct tick_visitor *wall = ticks.request.wall;
+    if (!stopper || !wall)
+        return;
+    if (wall->last)
+        wall->last();
+    ticks.number++;
+    uint64_t now_ns = clock_monotonic_ns();
+    for (uint32_t i = 0; i < thread_slot_count(); i++)
+        if (load_relaxed(&thread_slot_at(i)->tid) != stopper)
+            (void)visit(i, now_ns);
+}
+
 /* ---- the thread ---- */
+
+void tick_run_ends(int stopper)
+{
+    store_release(&ticks.stopper, stopper);
+}
 
 void tick_run(bool (*goes_on)(void))
 {
@@ -239,8 +263,10 @@ void tick_run(bool (*goes_on)(void))
     store_relaxed(&ticks.runs, true);
     for (;;) {
         uint32_t bell = load_acquire(&tick_bell);
-        if (!goes_on())
+        if (!goes_on()) {
+            visit_last();
             return;
+        }
         if (!ticks.source->wait(bell, &next_ns))
             continue;
         uint64_t now_ns = clock_monotonic_ns();

@@ -15,7 +15,9 @@
  *  3. A thread whose clock moved since its last visit is sampled by its own timer, at the next
  *     instant that it runs (agent/sched/thread_timer.h), never by a directed signal: a blocked
  *     thread is not touched. Where wall time is asked for the visitor is told of each thread.
- *  4. When nothing has moved for a while, and no wall time is asked for, the threads' timers are
+ *  4. At a stop, where wall time is asked for, one more tick visits all threads but the one that
+ *     stops: the visitor has the last word of each.
+ *  5. When nothing has moved for a while, and no wall time is asked for, the threads' timers are
  *     armed for a whole period and the ticks' thread ends: the process is left alone. A sample of
  *     such a timer passes a moment, which makes that thread again; where none can be made, the
  *     timers go on by themselves, as those of cputimer.
@@ -40,6 +42,8 @@ struct tick_visitor {
     void (*moved)(struct thread_slot *slot, uint64_t now_ns, uint64_t cpu_ns);
     /* All visits of this tick are done; the process may have been idle (`visits` 0). NULL: none. */
     void (*done)(uint64_t now_ns, uint32_t visits);
+    /* The last tick before a stop begins. NULL: none. */
+    void (*last)(void);
 };
 
 /* What tells the ticks' time. TICK. */
@@ -61,6 +65,7 @@ void tick_set_period(uint64_t period_ns);
 void tick_thread_begin(struct thread_slot *slot);
 void tick_reset_in_child(struct thread_slot *own);
 void tick_run(bool (*goes_on)(void));
+void tick_run_ends(int stopper);
 bool tick_runs_at_once(void);
 void tick_rest(void);
 /* Any context. */
@@ -83,7 +88,8 @@ bool tick_visit(uint64_t now_ns);
 #define TICK_SCHEDULER_COMMON                                                                      \
     .set_period = tick_set_period, .thread_end = thread_timer_end,                                 \
     .thread_hold = thread_timer_hold, .thread_go_on = thread_timer_go_on, .run = tick_run,         \
-    .ring = tick_ring, .runs_at_once = tick_runs_at_once, .rest = tick_rest
+    .run_ends = tick_run_ends, .ring = tick_ring, .runs_at_once = tick_runs_at_once,               \
+    .rest = tick_rest
 #define TICK_SCHEDULER                                                                             \
     TICK_SCHEDULER_COMMON, .stop = tick_stop, .thread_begin = tick_thread_begin,                   \
                            .reset_in_child = tick_reset_in_child

@@ -327,7 +327,10 @@ static void tick_done(uint64_t now_ns, uint32_t visits)
     moment_pass(own_thread_is_known_to_libc());
 }
 
-const struct tick_visitor wall_visitor = {.still = visit, .moved = visit, .done = tick_done};
+/* A burst of looks, which a thousand threads have room in: what is not looked at now is nobody's.
+ */
+const struct tick_visitor wall_visitor = {
+    .still = visit, .moved = visit, .done = tick_done, .last = look_budget_start};
 
 void wall_sample_inside_handler(struct thread_slot *slot, struct record_stack *stack,
                                 uint32_t count)

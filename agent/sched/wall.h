@@ -15,7 +15,8 @@
  * and has all of the time to give. d. That is refused: it stands at the stack that its last CPU
  * sample had, marked approximate; or, with LIBAGENT_WALL_SIGNAL, is sampled by a signal, once each
  * time that it comes to rest. Where more threads move than can be asked at a fiftieth of a
- * processor, each is asked less often: as c.
+ * processor, each is asked less often: as c. The last tick before a stop asks all that are left, up
+ * to a thousand or so.
  *  3. A flush moves what stands to the window that ends, and so does the thread's end, which also
  *     gives what is left to `[thread end]`. So each thread's samples sum up to its life.
  *  4. An account is written by who has claimed it (`claimed`): the ticks' thread, a flush, the

@@ -201,12 +201,13 @@ static void wait_for_child()
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     expect(pid > 0 && (code == 0 || code == 40 + STORM_EXIT || code == 40 + STORM_EXIT_AT_ONCE),
            "status of a child");
-    if (code != 40 + STORM_EXIT)
-        return;
     uint64_t us = (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000 +
                   (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
     char line[64];
-    int length = std::snprintf(line, sizeof(line), "ended %d %lu\n", pid, (unsigned long)us * 1000);
+    int length = 0;
+    if (code == 40 + STORM_EXIT)
+        length = std::snprintf(line, sizeof(line), "ended %d %lu\n", pid, (unsigned long)us * 1000);
+    length += std::snprintf(line + length, sizeof(line) - (size_t)length, "reaped %d\n", pid);
     (void)!write(1, line, (size_t)length);
 }
 

@@ -284,6 +284,23 @@ START_TEST(stub_of_the_plt)
 }
 END_TEST
 
+/* As glibc's lazy resolver, which lies above what the first PLT stub has pushed, and whose rows do
+ * not say so. */
+FUNCTION(lazy_resolver, "stp x16, x30, [sp, #-16]!\n"
+                        ".cfi_offset x30, 8\n" STOP "stp x8, x9, [sp, #-208]!\n"
+                        ".cfi_def_cfa_offset 208\n"
+                        "mov x30, #0\n" STOP "ldp x8, x9, [sp], #208\n"
+                        ".cfi_def_cfa_offset 0\n" STOP "ldp x16, x30, [sp], #16\n"
+                        "ret\n")
+
+START_TEST(resolver_behind_the_stub)
+{
+    start();
+    through(lazy_resolver);
+    EXPECT_RULES(((enum rule_kind[]){RULE_FULL, RULE_FULL, RULE_FULL}), ((uint32_t[]){0, 0, 0}));
+}
+END_TEST
+
 /* Code of no object: before it has pushed its record, behind it, and after its own call, when the
  * link register points into that code. */
 static const uint32_t made_code[] = {
@@ -321,6 +338,7 @@ Suite *suite(void)
     tcase_add_test(t, signed_return_addresses);
     tcase_add_test(t, a_chain_of_signed_frames);
     tcase_add_test(t, stub_of_the_plt);
+    tcase_add_test(t, resolver_behind_the_stub);
     tcase_add_test(t, made_code_with_and_without_a_record);
     suite_add_tcase(s, t);
     return s;

@@ -53,6 +53,17 @@ static enum cfi_result caller_value(const struct frame *frame, const struct cfi_
     return result;
 }
 
+/* The caller's stack pointer. What saved the return address above its CFA has pushed it there
+ * before, whatever its row says: glibc's lazy resolver on aarch64, which the first PLT stub does
+ * that for. */
+static uintptr_t stack_behind(const struct cfi_row *row, uintptr_t cfa)
+{
+    enum { RECORD = 16 };
+    bool is_above =
+        ARCH_HAS_LINK && row->kind[UNWIND_RA] == CFI_OFFSET && row->value[UNWIND_RA] >= 0;
+    return is_above ? cfa + ALIGN_UP((uintptr_t)row->value[UNWIND_RA] + 1, RECORD) : cfa;
+}
+
 static enum row_result without(enum cfi_result result)
 {
     return result == CFI_NEEDS_REGISTER ? ROW_NEEDS_REGISTER : ROW_BAD;
@@ -83,7 +94,7 @@ enum row_result row_step(const struct object *object, const struct cfi_row *row,
     for (int reg = 0; reg < UNWIND_REGS; reg++) {
         bool same = row->kind[reg] == CFI_SAME;
         if (reg == UNWIND_SP && same) {
-            caller.r[reg] = cfa;
+            caller.r[reg] = stack_behind(row, cfa);
             known |= 1ull << reg;
             continue;
         }

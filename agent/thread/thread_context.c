@@ -308,8 +308,9 @@ void thread_attach_prepared(struct thread_slot *slot)
 
 bool thread_is_born(struct thread_slot *slot, int tid)
 {
-    uint64_t now = clock_thread_cpu_of_ns(tid);
-    if (now == 0 || thread_find_slot(tid)) {
+    /* The clock of one that has not run yet reads 0. */
+    bool is_gone = sys_call3(SYS_tgkill, threads.pid, tid, 0) != 0;
+    if (is_gone || thread_find_slot(tid)) {
         thread_release_slot(slot);
         return false;
     }
@@ -317,7 +318,7 @@ bool thread_is_born(struct thread_slot *slot, int tid)
     slot->thread = SLOT_OF_ADOPTED;
     if (slot->generation != load_relaxed(&thread_generation)) {
         store_relaxed(&slot->generation, load_relaxed(&thread_generation));
-        slot->cpu_last_ns = now;
+        slot->cpu_last_ns = clock_thread_cpu_of_ns(tid);
     }
     store_release(&slot->tid, tid);
     return true;

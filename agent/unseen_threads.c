@@ -37,16 +37,27 @@ static int64_t told_ns; /* LOCK_FLUSH */
 
 /* ---- time ---- */
 
-static int64_t known_threads_ns(void)
+static uint64_t now_ns_of(const struct thread_slot *slot, int tid)
+{
+    uint64_t now = clock_thread_cpu_of_ns(tid);
+    return now ? now : load_relaxed(&slot->cpu_last_ns);
+}
+
+/* At a start each clock has just been read, for its slot. */
+static uint64_t started_ns_of(const struct thread_slot *slot, int tid)
+{
+    (void)tid;
+    return load_relaxed(&slot->cpu_last_ns);
+}
+
+static int64_t known_threads_ns(uint64_t (*ns_of)(const struct thread_slot *slot, int tid))
 {
     uint64_t sum = flush_own_threads_cpu_ns();
     for (uint32_t i = 0; i < thread_slot_count(); i++) {
         const struct thread_slot *slot = thread_slot_at(i);
         int tid = load_relaxed(&slot->tid);
-        if (load_acquire(&slot->state) != SLOT_USED || tid == 0)
-            continue;
-        uint64_t now = clock_thread_cpu_of_ns(tid);
-        sum += now ? now : load_relaxed(&slot->cpu_last_ns);
+        if (load_acquire(&slot->state) == SLOT_USED && tid != 0)
+            sum += ns_of(slot, tid);
     }
     return (int64_t)sum;
 }
@@ -65,7 +76,7 @@ void unseen_threads_one_left(uint64_t cpu_ns)
 static int64_t unseen_ns(void)
 {
     int64_t process = (int64_t)clock_process_cpu_ns();
-    int64_t known = known_threads_ns();
+    int64_t known = known_threads_ns(now_ns_of);
     full_fence();
     return process - known - load_relaxed(&past_ns) - before_ns - told_ns;
 }
@@ -92,7 +103,7 @@ void unseen_threads_start(uint64_t now_ns)
     left_marked[0] = left_marked[1] = left_threads_count();
     store_relaxed(&next_ns, now_ns + look_every_ns);
     past_ns = told_ns = 0;
-    before_ns = -known_threads_ns();
+    before_ns = -known_threads_ns(started_ns_of);
     before_ns += (int64_t)clock_process_cpu_ns();
 }
 

@@ -78,7 +78,8 @@ static int64_t unseen_ns(void)
     int64_t process = (int64_t)clock_process_cpu_ns();
     int64_t known = known_threads_ns(now_ns_of);
     full_fence();
-    return process - known - load_relaxed(&past_ns) - before_ns - told_ns;
+    return process - known - load_relaxed(&past_ns) - load_relaxed(&before_ns) -
+           load_relaxed(&told_ns);
 }
 
 bool unseen_threads_have_time(void)
@@ -91,7 +92,7 @@ uint64_t unseen_threads_take_time(void)
     int64_t unseen = unseen_ns();
     if (unseen < least_time_ns)
         return 0;
-    told_ns += unseen;
+    add_relaxed(&told_ns, unseen);
     return (uint64_t)unseen;
 }
 
@@ -99,12 +100,14 @@ uint64_t unseen_threads_take_time(void)
 
 void unseen_threads_start(uint64_t now_ns)
 {
-    fruitless = 0;
-    left_marked[0] = left_marked[1] = left_threads_count();
+    store_relaxed(&fruitless, 0);
+    for (size_t i = 0; i < ARRAY_SIZE(left_marked); i++)
+        store_relaxed(&left_marked[i], left_threads_count());
     store_relaxed(&next_ns, now_ns + look_every_ns);
-    past_ns = told_ns = 0;
-    before_ns = -known_threads_ns(started_ns_of);
-    before_ns += (int64_t)clock_process_cpu_ns();
+    store_relaxed(&past_ns, 0);
+    store_relaxed(&told_ns, 0);
+    int64_t known = known_threads_ns(started_ns_of);
+    store_relaxed(&before_ns, (int64_t)clock_process_cpu_ns() - known);
 }
 
 static uint32_t threads_known(void)

@@ -72,7 +72,7 @@ LINK_SO  := -shared -nodefaultlibs -Wl,-soname,libagent.so -Wl,-z,now -Wl,-z,rel
             -Wl,-z,nodelete -Wl,-z,noexecstack -Wl,-z,noseparate-code -Wl,--gc-sections \
             -Wl,--no-undefined \
             -Wl,--build-id -Wl,--version-script=preload.map
-CHECK_LIBS := -Wl,--as-needed -lcheck -lsubunit -lprotobuf-c -lunwind -lz -lzstd -lm -lrt \
+CHECK_LIBS := -Wl,--as-needed -lcheck -lsubunit -lprotobuf-c -ljansson -lunwind -lz -lzstd -lm -lrt \
               -lpthread -ldl
 
 # ---- The product -------------------------------------------------------------------------------
@@ -120,6 +120,8 @@ $(GEN)/page_head.html: $(PAGE)/page.html $(PAGE)/page.css $(PAGE_SCRIPTS) Makefi
 	    -e '\,^/\* page.js \*/$$,{' -e 'r $(GEN)/page.js' -e 'd' -e '}' $< | $(TABS) > $(GEN)/page.html
 	sed '1,/^<!-- data -->$$/d' $(GEN)/page.html > $(GEN)/page_tail.html
 	sed '/^<!-- data -->$$/,$$d' $(GEN)/page.html > $@
+
+$(PRODUCT)/agent/export/page_parts.o $(TEST)/agent/export/page_parts.o: $(GEN)/page_head.html
 
 # zstd, zlib, libiberty's demanglers and liblzma's decoder come from the distribution's archives: what
 # the functions named here need, everything else of them local. Their heap and their checked printf are renamed

@@ -1,7 +1,6 @@
 #include "agent/flush.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "agent/base/clock.h"
 #include "agent/base/format.h"
@@ -12,8 +11,9 @@
 #include "agent/base/sys.h"
 #include "agent/capture_files.h"
 #include "agent/export/export.h"
+#include "agent/export/gathered.h"
+#include "agent/flush_comments.h"
 #include "agent/heap_watch.h"
-#include "agent/rates.h"
 #include "agent/record/heap_recorder.h"
 #include "agent/record/heap_snapshot.h"
 #include "agent/record/time_recorder.h"
@@ -22,13 +22,10 @@
 #include "agent/thread/captures.h"
 #include "agent/thread/thread_context.h"
 #include "agent/unseen_threads.h"
-#include "agent/unwind/unwinder.h"
 #include "uploader/uploader.h"
 
 /* A sample takes microseconds; a second means that its thread is stopped. */
 static const uint64_t quiescence_limit_ns = NS_PER_SEC;
-
-enum { COMMENTS = STAT_COUNT + 9 + HEAP_WATCH_COMMENTS, COMMENT_SIZE = 160 };
 
 static struct lock flush_lock = LOCK_INIT(LOCK_FLUSH);
 static uint32_t sequence;
@@ -53,14 +50,6 @@ static struct {
     [FLUSH_OWN_UPLOADER] = {.label.name = "libagent-up", .part = PSEUDO_UPLOADER},
     [FLUSH_OWN_TICKS] = {.label.name = "libagent-tick", .part = PSEUDO_TICKS},
 };
-
-static struct {
-    uint64_t before[STAT_COUNT];
-    uint64_t cpu_before_ns; /* the process's CPU clock */
-    uint64_t since_ns;      /* CLOCK_MONOTONIC */
-    char texts[COMMENTS][COMMENT_SIZE];
-    const char *list[COMMENTS + 1];
-} comments;
 
 void flush_own_thread_begins(enum flush_own_thread which)
 {
@@ -156,9 +145,7 @@ void flush_start(bool with_cpu)
 {
     has_cpu = with_cpu;
     stats_reset();
-    memset(comments.before, 0, sizeof(comments.before));
-    comments.cpu_before_ns = clock_process_cpu_ns();
-    comments.since_ns = clock_monotonic_ns();
+    flush_comments_start(clock_process_cpu_ns());
 }
 
 static bool has_unreached_thread(void)
@@ -183,68 +170,6 @@ bool flush_is_due_at_end(void)
 {
     return is_due() || pending.window || wall_is_on() || has_unreached_thread() ||
            (has_cpu && unseen_threads_have_time());
-}
-
-static uint64_t since_last_comments(enum stat_id stat)
-{
-    return stats_get(stat) - comments.before[stat];
-}
-
-/* What the agent took of the process's CPU time, and how that was bounded. */
-static size_t comment_overhead(size_t count)
-{
-    uint64_t now = clock_process_cpu_ns(), monotonic_ns = clock_monotonic_ns();
-    uint64_t cpu = MAX_OF(now - comments.cpu_before_ns, (uint64_t)1);
-    uint64_t spent = since_last_comments(STAT_HANDLERS_NS) + since_last_comments(STAT_HOOKS_NS) +
-                     since_last_comments(STAT_TICKS_NS) + since_last_comments(STAT_FLUSH_NS);
-    uint64_t hundredths = spent / (cpu / 10000 + 1);
-    uint64_t of_processor = spent / ((monotonic_ns - comments.since_ns) / 10000 + 1);
-    comments.cpu_before_ns = now;
-    format(comments.texts[count++], COMMENT_SIZE,
-           "libagent: overhead: %llu.%02llu %% of the process's CPU time, %llu.%02llu %% of a "
-           "processor",
-           (unsigned long long)(hundredths / 100), (unsigned long long)(hundredths % 100),
-           (unsigned long long)(of_processor / 100), (unsigned long long)(of_processor % 100));
-    comments.since_ns = monotonic_ns;
-    if (rates_period_ns() > NS_PER_SEC / options.frequency)
-        format(comments.texts[count++], COMMENT_SIZE,
-               "libagent: to keep to LIBAGENT_OVERHEAD cpu samples come each %llu us of CPU time",
-               (unsigned long long)(rates_period_ns() / 1000));
-    if (rates_alloc_interval() > options.alloc_interval)
-        format(comments.texts[count++], COMMENT_SIZE,
-               "libagent: to keep to LIBAGENT_OVERHEAD allocation samples come each %llu bytes",
-               (unsigned long long)rates_alloc_interval());
-    return count;
-}
-
-static void make_comments(const struct window *window, bool has_live)
-{
-    size_t count = comment_overhead(0);
-    format(comments.texts[count++], COMMENT_SIZE, "libagent: service: %s",
-           options.service ? options.service : "");
-    format(comments.texts[count++], COMMENT_SIZE, "libagent: unwinder: %s", unwinder->name);
-    for (int i = 0; i < STAT_COUNT; i++) {
-        uint64_t now = stats_get((enum stat_id)i);
-        if (now != comments.before[i]) {
-            format(comments.texts[count], COMMENT_SIZE, "libagent: %s: %llu",
-                   stats_text((enum stat_id)i), (unsigned long long)(now - comments.before[i]));
-            count++;
-        }
-        comments.before[i] = now;
-    }
-    format(comments.texts[count++], COMMENT_SIZE, "libagent: stacks in the table: %u",
-           window->stacks.entries);
-    format(comments.texts[count++], COMMENT_SIZE, "libagent: rows in the table: %u",
-           window->totals.entries);
-    format(comments.texts[count++], COMMENT_SIZE, "libagent: bytes of tables in use: %zu",
-           window->stacks.arena.used + window->totals.arena.used + window->threads.arena.used);
-    if (has_live)
-        format(comments.texts[count++], COMMENT_SIZE, "libagent: records of the live heap: %u",
-               heap_snapshot_records());
-    count += heap_watch_comments(comments.texts[count], COMMENT_SIZE);
-    for (size_t i = 0; i < count; i++)
-        comments.list[i] = comments.texts[i];
-    comments.list[count] = NULL;
 }
 
 /* A wall profile takes CPU samples too, which nobody has asked for. */
@@ -344,7 +269,10 @@ static struct export_request request_of(const struct window *window, enum record
         .bytes_label = options.heap_bytes,
         .has_window = options.profiles & PROFILE_ALLOC,
         .has_live = has_live && (options.profiles & PROFILE_HEAP),
-        .comments = comments.list,
+        .comments = flush_comments(),
+        .program = uploader_program(),
+        .service = options.service,
+        .pid = thread_pid(),
     };
 }
 
@@ -352,12 +280,14 @@ static struct export_request request_of(const struct window *window, enum record
 static int submit_family(const struct window *window, enum record_family family, bool has_live)
 {
     struct export_request request = request_of(window, family, has_live);
+    struct gathered gathered = {.is_there = false};
     int blobs = 0;
+    request.shared = &gathered;
     if (family == FILE_HEAP_GROWTH && !has_live)
         return 0;
     /* A backend compares windows itself, and takes no negative values. */
-    int dialects = family < RECORD_FAMILIES ? DIALECTS : DIALECT_PPROF + 1;
-    for (int i = 0; i < dialects; i++) {
+    int dialects = family < RECORD_FAMILIES ? DIALECTS : DIALECT_FILES;
+    for (int i = 0; i < dialects && blobs >= 0; i++) {
         request.dialect = (enum export_dialect)i;
         /* The one file of Datadog's goes with the first family. */
         if (!routes_want(export_dialect_name(request.dialect)) ||
@@ -365,10 +295,9 @@ static int submit_family(const struct window *window, enum record_family family,
              (request.families & -request.families) != 1u << family))
             continue;
         int submitted = submit_parts(window, &request);
-        if (submitted < 0)
-            return submitted;
-        blobs += submitted;
+        blobs = submitted < 0 ? submitted : blobs + submitted;
     }
+    gathered_free(&gathered);
     return blobs;
 }
 
@@ -376,9 +305,15 @@ static int submit_family(const struct window *window, enum record_family family,
 static int submit_captures(const struct window *window)
 {
     struct export_request request = request_of(window, RECORD_CPU, false);
-    int blobs = capture_files_submit(window, &request, pending.told_ns, submit);
+    int blobs = 0, result = 0;
+    for (int i = 0; i < DIALECT_FILES; i++) {
+        request.dialect = (enum export_dialect)i;
+        int submitted = capture_files_submit(window, &request, pending.told_ns, submit);
+        result = MIN_OF(result, submitted);
+        blobs += MAX_OF(submitted, 0);
+    }
     captures_free(pending.told_ns);
-    return blobs;
+    return result ? result : blobs;
 }
 
 /* Encodes and submits the pending window if nobody can still write into it. */
@@ -390,7 +325,7 @@ static int write_pending(void)
     }
     struct window *window = pending.window;
     bool has_live = take_live();
-    make_comments(window, has_live);
+    flush_comments_make(window, has_live);
     int blobs = 0;
     int result = 0;
     for (int family = 0; family < FILE_FAMILIES; family++) {
@@ -494,7 +429,5 @@ void flush_reset_in_child(void)
     pending.window = NULL;
     for (size_t i = 0; i < FLUSH_OWN_THREADS; i++)
         own_threads[i].label.tid = own_threads[i].before_ns = own_threads[i].accounted_ns = 0;
-    memset(comments.before, 0, sizeof(comments.before));
-    comments.cpu_before_ns = 0;
-    comments.since_ns = clock_monotonic_ns();
+    flush_comments_start(0);
 }

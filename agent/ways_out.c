@@ -35,12 +35,15 @@ int ways_out_start(char *const *environment, const char *program, void (*before_
                               .spool_kind = (enum backend_kind)options.dialect,
                               .exit_timeout_ns = options.exit_timeout_ns,
                               .period_ns = options.period_ns},
+                   .formats = options.formats,
                    .environment = environment,
                    .before_exit = before_exit},
     };
     int error = uploader_start(&config);
     if (!error && routes_send())
         own_thread_use_libc();
+    if (!error && options_is_set(&options.formats) && !routes_have_files())
+        log_warn("LIBAGENT_FORMAT is of files, of which there are none without LIBAGENT_OUTPUT");
     if (options.help)
         print_where();
     return error;
@@ -66,6 +69,11 @@ void ways_out_say_where(void)
     char line[1200];
     if (!log_stderr_is_terminal() || uploader_last_files(files, sizeof(files)) == 0)
         return;
-    format(line, sizeof(line), "libagent: profiles: %s (open with: pprof -http=: FILE)\n", files);
+    const char *how = "open with: pprof -http=: FILE";
+    if (options.formats & FORMAT_HTML)
+        how = "open .html in a browser";
+    else if (!(options.formats & FORMAT_PPROF))
+        how = "for flamegraph.pl, speedscope";
+    format(line, sizeof(line), "libagent: profiles: %s (%s)\n", files, how);
     log_plain(line);
 }

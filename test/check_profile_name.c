@@ -18,9 +18,23 @@ START_TEST(names_are_made)
     ck_assert_str_eq(name, "a.b.1.12345.heap.pb.zst");
     profile_name_make(name, "x", 1, &header, COMPRESSION_NONE, 3);
     ck_assert_str_eq(name, "x.1.12345-3.heap.pb");
+    strcpy(header.dialect, "html");
+    profile_name_make(name, "x", 1, &header, COMPRESSION_GZIP, 3);
+    ck_assert_str_eq(name, "x.1.12345-3.heap.html");
+    ck_assert(profile_name_matches(name) && profile_name_is_text("html"));
+    strcpy(header.dialect, "collapsed");
+    profile_name_make(name, "x", 1, &header, COMPRESSION_ZSTD, 0);
+    ck_assert_str_eq(name, "x.1.12345.heap.collapsed");
+    ck_assert(profile_name_matches(name) && profile_name_is_text("collapsed"));
+    ck_assert(!profile_name_is_text("pprof") && !profile_name_is_text(""));
+    strcpy(header.dialect, "pprof");
     strcpy(header.capture, "order-1.17");
     profile_name_make(name, "x", 1, &header, COMPRESSION_GZIP, 3);
     ck_assert_str_eq(name, "x.1.12345-3.heap@order-1.17.pb.gz");
+    strcpy(header.dialect, "html");
+    profile_name_make(name, "x", 1, &header, COMPRESSION_GZIP, 0);
+    ck_assert_str_eq(name, "x.1.12345.heap@order-1.17.html");
+    ck_assert(profile_name_matches(name));
     profile_name_make_temporary(name, 42, 99);
     ck_assert_str_eq(name, ".libagent.42.99.tmp");
 }
@@ -127,6 +141,10 @@ START_TEST(other_names_are_not_known)
         "a\nb.1.0001.cpu.pb.gz",
         "app.1.0001.cpu.pb.gz.bak",
         "app.1.0001.cpu.pb.xz",
+        "app.1.0001.cpu.html.gz",
+        "app.1.0001.index.html",
+        "index.html",
+        "app.1.0001.cpu.txt",
         "app.1.0001.cpu",
         "app.1.0001.mycpu.pb",
         "app.1.0001.CPU.pb",

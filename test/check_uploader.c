@@ -128,6 +128,52 @@ START_TEST(files_are_compressed)
 }
 END_TEST
 
+static void submit_as(const char *dialect, const char *family)
+{
+    struct blob_header header = {.sequence = 3};
+    struct buffer body = {0};
+    strcpy(header.dialect, dialect);
+    strcpy(header.family, family);
+    buffer_append(&body, dialect, strlen(dialect));
+    ck_assert_int_eq(uploader_submit(&header, &body), 0);
+}
+
+/* Only formats that are asked for are files, and those for people are as they are. */
+START_TEST(formats_of_files)
+{
+    struct uploader_config config = {.folder = watch_output,
+                                     .output_limit = 1 << 20,
+                                     .compression = COMPRESSION_GZIP,
+                                     .program = "app",
+                                     .pid = 77,
+                                     .routes.formats = FORMAT_HTML | FORMAT_COLLAPSED};
+    make_output_possible();
+    ck_assert_int_eq(uploader_start(&config), 0);
+    ck_assert(!routes_want("pprof") && !routes_want("parca") && !routes_want("svg"));
+    ck_assert(routes_want("html") && routes_want("collapsed") && routes_have_files());
+    static const char *const dialects[] = {"pprof", "html", "collapsed"};
+    for (size_t i = 0; i < 3; i++) {
+        submit_as(dialects[i], "cpu");
+        submit_as(dialects[i], "heap-growth");
+    }
+    run_to_the_end();
+    char *names = list_folder(watch_output);
+    ck_assert_str_eq(names, "app.77.0003.cpu.collapsed app.77.0003.cpu.html "
+                            "app.77.0003.heap-growth.collapsed app.77.0003.heap-growth.html");
+    free(names);
+    size_t size;
+    char *content = read_file(in_folder(watch_output, "app.77.0003.cpu.html"), &size);
+    ck_assert_uint_eq(size, 4);
+    ck_assert_mem_eq(content, "html", 4);
+    free(content);
+    char files[1024];
+    ck_assert_uint_eq(uploader_last_files(files, sizeof files), 4);
+    ck_assert_ptr_nonnull(strstr(files, "app.77.0003.cpu.html "));
+    ck_assert_ptr_nonnull(strstr(files, "app.77.0003.cpu.collapsed "));
+    ck_assert_int_eq(watch.mapped, 0);
+}
+END_TEST
+
 START_TEST(last_files_are_named)
 {
     char files[1024];
@@ -414,6 +460,7 @@ Suite *suite(void)
     tcase_add_test(all, broken_and_empty_bodies);
     tcase_add_test(all, texts_are_cut_and_copied);
     tcase_add_loop_test(all, files_are_compressed, 0, 2);
+    tcase_add_test(all, formats_of_files);
     tcase_add_test(all, last_files_are_named);
     tcase_add_test(all, finish_drains);
     tcase_add_test(all, waiting_ends_at_the_deadline);

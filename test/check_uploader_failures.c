@@ -71,16 +71,16 @@ START_TEST(waiting_in_vain)
 {
     uint64_t deadline = clock_monotonic_ns() + 20 * NS_PER_SEC;
     start_run_loop();
-    for (uint32_t i = 0; i < 20; i++) {
+    for (uint32_t i = 0; i < UPLOADER_QUEUE_LENGTH + 4; i++) {
         submit_blob(i);
         ck_assert_int_eq(uploader_wait_done(deadline), -EAGAIN);
         ck_assert(!nothing_is_left());
     }
     ck_assert_uint_lt(clock_monotonic_ns(), deadline);
     make_output_possible();
-    submit_blob(20);
+    submit_blob(UPLOADER_QUEUE_LENGTH + 4);
     ck_assert_int_eq(uploader_wait_done(deadline), 0);
-    assert_blobs_written(5, 20);
+    assert_blobs_written(5, UPLOADER_QUEUE_LENGTH + 4);
     end_run_loop();
 }
 END_TEST

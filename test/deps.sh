@@ -8,9 +8,9 @@ set -eu
 # Compilers and the archives that are linked in
 build="gcc g++ libc6-dev binutils make clang
     zlib1g-dev libzstd-dev libiberty-dev liblzma-dev libmicrohttpd-dev"
-# The suites: Check, an independent reader of profiles, the reference unwinder, libcurl and a reader of
+# The suites: Check, independent readers of profiles and pages, the reference unwinder, libcurl and a reader of
 # requests, another linker, other allocators
-suites="check libsubunit-dev protobuf-compiler protobuf-c-compiler libprotobuf-c-dev libunwind-dev lld
+suites="check libsubunit-dev protobuf-compiler protobuf-c-compiler libprotobuf-c-dev libjansson-dev libunwind-dev lld
     libcurl4-openssl-dev libcurl3-gnutls python3-protobuf zstd xz-utils musl-tools libjemalloc2 libtcmalloc-minimal4
     libmimalloc2.0 util-linux"
 # Programs that are profiled, and the table of top functions
@@ -39,7 +39,7 @@ command -v npm > /dev/null || backends="$backends nodejs npm"
 # arm64 as a second architecture)
 aarch64="make gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user protobuf-c-compiler python3
     zlib1g-dev:arm64 libzstd-dev:arm64 libiberty-dev:arm64 liblzma-dev:arm64 check:arm64 libsubunit-dev:arm64
-    libprotobuf-c-dev:arm64 libunwind-dev:arm64 libstdc++6:arm64 libcurl4-openssl-dev:arm64"
+    libprotobuf-c-dev:arm64 libjansson-dev:arm64 libunwind-dev:arm64 libstdc++6:arm64 libcurl4-openssl-dev:arm64"
 
 # make test-browser
 browser="chromium bash python3"

@@ -24,21 +24,37 @@ static struct blob take_first(const struct places *places)
 {
     struct blob_ring *ring = places->ring;
     struct blob blob = places->blobs[ring->first];
-    places->blobs[ring->first] = (struct blob){0};
     ring->first = (ring->first + 1) % places->length;
     ring->count--;
+    ring->bytes -= blob.body.capacity;
     return blob;
+}
+
+static void put_at(const struct places *places, unsigned place, const struct blob *blob)
+{
+    places->blobs[place % places->length] = *blob;
+    places->ring->count++;
+    places->ring->bytes += blob->body.capacity;
+}
+
+static bool is_full(const struct places *places, const struct blob *next)
+{
+    const struct blob_ring *ring = places->ring;
+    if (ring->count == places->length)
+        return true;
+    return ring->count > 0 && ring->bytes + next->body.capacity > UPLOADER_QUEUE_BYTES &&
+           places->blobs[ring->first].header.sequence != next->header.sequence;
 }
 
 bool blob_queue_put(struct blob_queue *queue, const struct blob *blob, struct blob *oldest)
 {
     struct places places = places_of(queue, is_of_capture(blob));
-    bool is_full = places.ring->count == places.length;
-    if (is_full)
+    if (is_full(&places, blob)) {
         *oldest = take_first(&places);
-    places.blobs[(places.ring->first + places.ring->count) % places.length] = *blob;
-    places.ring->count++;
-    return is_full;
+        return true;
+    }
+    put_at(&places, places.ring->first + places.ring->count, blob);
+    return false;
 }
 
 bool blob_queue_put_back(struct blob_queue *queue, const struct blob *blob)
@@ -47,8 +63,7 @@ bool blob_queue_put_back(struct blob_queue *queue, const struct blob *blob)
     if (places.ring->count == places.length)
         return false;
     places.ring->first = (places.ring->first + places.length - 1) % places.length;
-    places.blobs[places.ring->first] = *blob;
-    places.ring->count++;
+    put_at(&places, places.ring->first, blob);
     return true;
 }
 
@@ -56,4 +71,9 @@ struct blob blob_queue_take(struct blob_queue *queue)
 {
     struct places places = places_of(queue, queue->windows.count == 0);
     return take_first(&places);
+}
+
+void blob_queue_forget(struct blob_queue *queue)
+{
+    queue->windows = queue->captures = (struct blob_ring){.count = 0};
 }

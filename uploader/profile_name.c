@@ -19,6 +19,8 @@ static const char *const suffixes[] = {
     [COMPRESSION_ZSTD] = ".pb.zst",
     [COMPRESSION_NONE] = ".pb",
 };
+/* With the dot: of these dialects. */
+static const char *const text_suffixes[] = {".html", ".collapsed"};
 
 static bool is_digit(char c)
 {
@@ -43,6 +45,20 @@ void profile_name_program(char *out, const char *program)
         out[0] = '_';
 }
 
+/* NULL: the dialect is none of text. */
+static const char *text_suffix(const char *dialect)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(text_suffixes); i++)
+        if (strcmp(dialect, text_suffixes[i] + 1) == 0)
+            return text_suffixes[i];
+    return NULL;
+}
+
+bool profile_name_is_text(const char *dialect)
+{
+    return text_suffix(dialect) != NULL;
+}
+
 void profile_name_make(char *out, const char *program, int pid, const struct blob_header *header,
                        enum compression compression, uint64_t copy)
 {
@@ -51,8 +67,9 @@ void profile_name_make(char *out, const char *program, int pid, const struct blo
     if (copy > 0)
         length +=
             format(out + length, PROFILE_NAME_SIZE - length, "-%llu", (unsigned long long)copy);
+    const char *suffix = text_suffix(header->dialect);
     format(out + length, PROFILE_NAME_SIZE - length, ".%s%s%s%s", header->family,
-           header->capture[0] ? "@" : "", header->capture, suffixes[compression]);
+           header->capture[0] ? "@" : "", header->capture, suffix ? suffix : suffixes[compression]);
 }
 
 void profile_name_make_temporary(char *out, int pid, uint64_t unique)
@@ -93,6 +110,10 @@ static bool take_suffix(const char *name, size_t *end)
 {
     for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
         if (take_text(name, end, suffixes[i]))
+            return true;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(text_suffixes); i++) {
+        if (take_text(name, end, text_suffixes[i]))
             return true;
     }
     return false;

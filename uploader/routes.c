@@ -12,6 +12,7 @@
 
 static struct upload_config upload;
 static bool to_files;
+static uint32_t formats;
 
 const char *routes_start(const struct routes_config *config, const char *folder,
                          enum compression compression, int pid, bool (*stop)(void))
@@ -21,6 +22,7 @@ const char *routes_start(const struct routes_config *config, const char *folder,
         if (upload.destinations[i].kind == BACKEND_FILE)
             folder = upload.destinations[i].url;
     to_files = folder || !upload.count;
+    formats = config->formats ? config->formats : FORMAT_PPROF;
     sender_start(&upload, compression, stop);
     uint64_t period_ns = config->upload.period_ns;
     const struct http_client_config client = {.ca_file = config->upload.ca_file,
@@ -34,7 +36,19 @@ const char *routes_start(const struct routes_config *config, const char *folder,
 
 bool routes_to_files(const char *dialect)
 {
-    return to_files && strcmp(dialect, "pprof") == 0;
+    static const struct {
+        const char *dialect;
+        uint32_t format;
+    } files[] = {{"pprof", FORMAT_PPROF}, {"html", FORMAT_HTML}, {"collapsed", FORMAT_COLLAPSED}};
+    for (size_t i = 0; to_files && i < ARRAY_SIZE(files); i++)
+        if (strcmp(dialect, files[i].dialect) == 0)
+            return formats & files[i].format;
+    return false;
+}
+
+bool routes_have_files(void)
+{
+    return to_files;
 }
 
 bool routes_want(const char *dialect)

@@ -1,7 +1,7 @@
 /* routes.h: which ways profiles go from the uploader: into files, to backends, or both.
  *
  * Files are written where a folder is given, by LIBAGENT_OUTPUT or a file:// URL, and where there
- * is no other way.
+ * is no other way; in the formats that LIBAGENT_FORMAT names, which is of no concern to backends.
  *
  * Owns: the configuration of uploads. Context: routes_start, routes_reset_in_child INIT; the others
  * any, afterwards. Locks: none. */
@@ -16,6 +16,7 @@
 #include "uploader/upload_config.h"
 
 struct routes_config {
+    uint32_t formats; /* FORMAT_ bits: what files are written as; 0: FORMAT_PPROF */
     struct upload_options upload;
     char *const *environment;  /* for what variables of other tools say of uploads */
     void (*before_exit)(void); /* ends the agent: http_client.h */
@@ -28,6 +29,8 @@ const char *routes_start(const struct routes_config *config, const char *folder,
 /* Are profiles of this dialect wanted anywhere; in files? */
 bool routes_want(const char *dialect);
 bool routes_to_files(const char *dialect);
+/* Is anything? */
+bool routes_have_files(void);
 /* What a receiver of this dialect has asked for: bytes of a profile at most, not compressed; 0: no
  * limit. */
 size_t routes_max_bytes(const char *dialect);

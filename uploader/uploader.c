@@ -31,6 +31,7 @@
 
 struct last_file {
     char family[sizeof(((struct blob_header *)0)->family)];
+    char dialect[sizeof(((struct blob_header *)0)->dialect)];
     char path[FILE_PATH_SIZE + PROFILE_NAME_SIZE];
 };
 
@@ -50,7 +51,8 @@ static struct {
     bool pausing;         /* the loop ends, blobs stay */
     bool ended;           /* uploader_run has returned since, and no blob came after */
     uint32_t files_written;
-    struct last_file last[PROFILE_FAMILIES];
+    unsigned last_count;
+    struct last_file last[PROFILE_FAMILIES * PROFILE_FORMATS];
 } state = {.lock = LOCK_INIT(LOCK_UPLOADER)};
 
 /* The run loop's own; written by others only while it does not run. */
@@ -110,13 +112,16 @@ int uploader_submit(const struct blob_header *header, struct buffer *body)
         return 0;
     }
 
-    struct blob oldest = {0};
-    lock_acquire(&state.lock);
-    if (blob_queue_put(&state.queue, &blob, &oldest))
-        stats_add(dropped, 1);
-    state.ended = false;
-    lock_release(&state.lock);
-    buffer_free(&oldest.body);
+    for (bool is_full = true; is_full;) {
+        struct blob oldest = {.handed = false};
+        lock_acquire(&state.lock);
+        is_full = blob_queue_put(&state.queue, &blob, &oldest);
+        if (!is_full)
+            state.ended = false;
+        lock_release(&state.lock);
+        buffer_free(&oldest.body);
+        stats_add(dropped, is_full);
+    }
     bump(&state.submitted);
     return 0;
 }
@@ -126,16 +131,24 @@ int uploader_submit(const struct blob_header *header, struct buffer *body)
 /* Under the lock. */
 static void remember_file(const struct blob_header *header)
 {
-    const char *family = header->family;
+    unsigned i = 0;
+    while (i < state.last_count && (strcmp(state.last[i].family, header->family) != 0 ||
+                                    strcmp(state.last[i].dialect, header->dialect) != 0))
+        i++;
     state.files_written++;
-    for (size_t i = 0; !header->capture[0] && i < PROFILE_FAMILIES; i++) {
-        struct last_file *last = &state.last[i];
-        if (last->family[0] && strcmp(last->family, family) != 0)
-            continue;
-        memcpy(last->family, family, sizeof last->family);
-        format(last->path, sizeof last->path, "%s/%s", report.folder, report.name);
+    if (header->capture[0] || i == ARRAY_SIZE(state.last))
         return;
-    }
+    struct last_file *last = &state.last[i];
+    memcpy(last->family, header->family, sizeof last->family);
+    memcpy(last->dialect, header->dialect, sizeof last->dialect);
+    format(last->path, sizeof last->path, "%s/%s", report.folder, report.name);
+    state.last_count = MAX_OF(state.last_count, i + 1);
+}
+
+/* Of the profile in hand. */
+static enum compression file_compression(void)
+{
+    return profile_name_is_text(state.work.header.dialect) ? COMPRESSION_NONE : compression;
 }
 
 static int compress_work(void)
@@ -143,7 +156,8 @@ static int compress_work(void)
     if (state.work.compressed)
         return 0;
     struct buffer packed = {0};
-    int error = compress_bytes(compression, state.work.body.data, state.work.body.size, &packed);
+    int error =
+        compress_bytes(file_compression(), state.work.body.data, state.work.body.size, &packed);
     if (error)
         return error;
     lock_acquire(&state.lock);
@@ -180,8 +194,9 @@ static int ship_work(void)
         report.reason = error_text(error);
         return error;
     }
-    return file_backend_write(&backend, &state.work.header, compression, state.work.body.data,
-                              state.work.body.size, clock_realtime_ns(), &report);
+    return file_backend_write(&backend, &state.work.header, file_compression(),
+                              state.work.body.data, state.work.body.size, clock_realtime_ns(),
+                              &report);
 }
 
 static void log_success(void)
@@ -443,13 +458,18 @@ int uploader_wait_done(uint64_t deadline_ns)
     }
 }
 
+const char *uploader_program(void)
+{
+    return backend.program;
+}
+
 uint32_t uploader_last_files(char *out, size_t size)
 {
     size_t length = 0;
     if (size > 0)
         out[0] = 0;
     lock_acquire(&state.lock);
-    for (size_t i = 0; i < PROFILE_FAMILIES && state.last[i].family[0]; i++) {
+    for (unsigned i = 0; i < state.last_count; i++) {
         const char *path = state.last[i].path;
         /* Half a path would be a lie. */
         if (length + strlen(path) + 2 <= size)
@@ -471,9 +491,9 @@ void uploader_reset_in_child(int pid)
             buffer_free(&blob.body);
         }
     }
-    memset(&state.queue, 0, sizeof state.queue);
+    blob_queue_forget(&state.queue);
     memset(&state.work, 0, sizeof state.work);
-    memset(state.last, 0, sizeof state.last);
+    state.last_count = 0;
     state.files_written = 0;
     state.runner = 0;
     state.busy = state.sending = state.stuck = state.finishing = state.ended = state.pausing =

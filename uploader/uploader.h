@@ -72,8 +72,10 @@ bool uploader_is_done(void);
 /* Waits for that until the CLOCK_MONOTONIC deadline: 0 or -ETIMEDOUT; or -EAGAIN at once when all
  * that is left has failed since the last submit (a full disk: more waiting would be in vain). */
 int uploader_wait_done(uint64_t deadline_ns) MUST_USE;
-/* Files written so far, and the path of the last one of each family joined by spaces, for the
- * line at exit. Returns the number of files. */
+/* The program's part of the names of files. */
+const char *uploader_program(void);
+/* Files written so far, and the path of the last one of each family and format joined by spaces,
+ * for the line at exit. Returns the number of files. */
 uint32_t uploader_last_files(char *out, size_t size);
 /* In a fork child: nothing queued (the parent ships its own), new pid, state as after start. */
 void uploader_reset_in_child(int pid);

@@ -7,6 +7,7 @@ static const char *const profile_words[] = {"cpu",         "alloc",     "wall", 
 static const char *const scheduler_words[] = {"auto",  "cputimer", "sigprof", "sigalrm",
                                               "sleep", "event",    NULL};
 static const char *const unwinder_words[] = {"auto", "cfi", "fp", "libunwind", NULL};
+static const char *const format_words[] = {"pprof", "html", "collapsed", NULL};
 static const char *const compression_words[] = {"gzip", "zstd", "none", NULL};
 static const char *const start_words[] = {"auto", "manual", NULL};
 static const char *const symbols_words[] = {"names", "lines", "off", NULL};
@@ -169,6 +170,16 @@ const struct option_row option_rows[ROW_COUNT] = {
                           .low = 1,
                           .high = 1ull << 40,
                           .help = "size of all profiles in that folder; the oldest go first"},
+    [ROW_FORMAT] = {.name = OPTION_PREFIX "FORMAT",
+                    .type = TYPE_WORD_SET,
+                    .part = PART_OUTPUT,
+                    MEMBER(formats),
+                    .default_text = "pprof",
+                    .words = format_words,
+                    .help =
+                        "what files are written as, separated by commas: pprof; html, a page "
+                        "that shows a flame graph; collapsed, a line a stack, for flamegraph.pl "
+                        "and others"},
     [ROW_COMPRESSION] = {.name = OPTION_PREFIX "COMPRESSION",
                          .type = TYPE_WORD,
                          .part = PART_OUTPUT,

@@ -59,6 +59,7 @@ enum row_index {
     ROW_PERIOD,
     ROW_OUTPUT,
     ROW_OUTPUT_LIMIT,
+    ROW_FORMAT,
     ROW_COMPRESSION,
     ROW_MEMORY,
     ROW_LOG,

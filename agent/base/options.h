@@ -39,6 +39,7 @@ enum scheduler_id {
     SCHEDULER_EVENT
 };
 enum symbols { SYMBOLS_NAMES, SYMBOLS_LINES, SYMBOLS_OFF };
+enum { FORMAT_PPROF = 1, FORMAT_HTML = 2, FORMAT_COLLAPSED = 4 };
 enum compression { COMPRESSION_GZIP, COMPRESSION_ZSTD, COMPRESSION_NONE };
 
 /* In the order of uploader/upload_url.h's kinds of backends. */
@@ -67,6 +68,7 @@ struct options {
     uint64_t period_ns;           /* LIBAGENT_PERIOD: 0 or 1 s to 24 h */
     const char *output;           /* LIBAGENT_OUTPUT: folder, NULL: the default one */
     uint64_t output_limit;        /* LIBAGENT_OUTPUT_LIMIT: bytes */
+    uint32_t formats;             /* LIBAGENT_FORMAT: FORMAT_ bits */
     enum compression compression; /* LIBAGENT_COMPRESSION */
     uint64_t memory;              /* LIBAGENT_MEMORY: bytes for all tables */
     enum log_level log;           /* LIBAGENT_LOG */

@@ -1,5 +1,5 @@
 /* export.h: from a quiescent window, and the live heap's open snapshot and kept ones, to the bytes
- * of one pprof file a family.
+ * of one file a family and dialect: pprof, a page for a browser, collapsed stacks.
  *
  * Names are found here, off every hot path: for each object all addresses of the window are
  * sorted, and one pass over its table of symbols (symbols.h tells which) names them; what has no
@@ -21,12 +21,20 @@
 
 /* What differs between receivers inside the file. */
 enum export_dialect {
-    DIALECT_PPROF,     /* files, plain POST */
-    DIALECT_PYROSCOPE, /* no labels of texts, which would each be a series; of limited size */
-    DIALECT_PARCA,     /* what is live apart from what a window allocated */
-    DIALECT_DATADOG,   /* all families in one file, names of its own */
+    /* Of files: the same, written in other ways. */
+    DIALECT_PPROF,     /* plain POST, too */
+    DIALECT_HTML,      /* a page that shows itself (html.c) */
+    DIALECT_COLLAPSED, /* a line of text a stack (collapsed.c) */
+    DIALECT_FILES,
+    /* Of backends. */
+    DIALECT_PYROSCOPE = DIALECT_FILES, /* no labels of texts, which would each be a series; of
+                                        * limited size */
+    DIALECT_PARCA,                     /* what is live apart from what a window allocated */
+    DIALECT_DATADOG,                   /* all families in one file, names of its own */
     DIALECTS
 };
+
+struct gathered;
 
 struct export_request {
     enum export_dialect dialect;
@@ -48,9 +56,15 @@ struct export_request {
     bool has_live;                      /* those of the open snapshot of the live heap, too; of
                                          * FILE_HEAP_GROWTH and FILE_HEAP_PEAK there are these alone */
     const char *const *comments;        /* texts, NULL at the end */
+    const char *program, *service;      /* of pages; NULL: not known */
+    int pid;
+    uint64_t byte_limit;     /* pages and lines that become larger are -E2BIG; 0: no limit */
+    struct gathered *shared; /* rows and names of the files' dialects, kept from one to the next for
+                              * the same window and a request that differs in the dialect alone;
+                              * NULL: not kept */
 };
 
-/* "pprof", "pyroscope", "parca", "datadog". */
+/* "pprof", "html", "collapsed", "pyroscope", "parca", "datadog". */
 const char *export_dialect_name(enum export_dialect dialect);
 /* The file's name part: "cpu", "heap", "wall", "heap-growth", "heap-peak". */
 const char *export_family_name(enum record_family family);
@@ -58,7 +72,12 @@ const char *export_family_name(enum record_family family);
  * errno (out is then freed). */
 int export_pprof(const struct window *window, const struct export_request *request,
                  struct buffer *out) MUST_USE;
-/* The same, within the limits of the dialect's receiver, and `max_bytes` (0: no more limits). */
+int export_html(const struct window *window, const struct export_request *request,
+                struct buffer *out) MUST_USE;
+int export_collapsed(const struct window *window, const struct export_request *request,
+                     struct buffer *out) MUST_USE;
+/* The request's dialect, within the limits of its receiver, and `max_bytes` (0: no more limits).
+ * What does not fit is libagent truncated. */
 int export_within_limits(const struct window *window, const struct export_request *request,
                          size_t max_bytes, struct buffer *out) MUST_USE;
 

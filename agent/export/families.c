@@ -80,3 +80,11 @@ uint64_t family_value_of(const struct row *row, int value)
     uint64_t rounded = round_fixed(row_size(row, row->values[value]), bits);
     return row_is_negative(row, row->values[value]) ? -rounded : rounded;
 }
+
+bool family_row_is_shown(const struct export_request *request, const struct row *row)
+{
+    for (int i = 0; i < VALUES; i++)
+        if (family_has_value(request, row->family, i) && family_value_of(row, i))
+            return true;
+    return false;
+}

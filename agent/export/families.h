@@ -25,6 +25,8 @@ struct family_format {
 const struct family_format *family_formats_of(enum export_dialect dialect);
 /* Is it one of the sample types of the family's file? `value`: WINDOW_COUNT, ... */
 bool family_has_value(const struct export_request *request, enum record_family family, int value);
+/* Has the row a value that stands in the file and is not 0? */
+bool family_row_is_shown(const struct export_request *request, const struct row *row);
 /* The value that readers show unless asked. */
 int family_default_value(const struct export_request *request, enum record_family family);
 /* A row's value, rounded to whole units; of what shrank negative, in two's complement. */

@@ -73,20 +73,21 @@ static int set_function(struct naming *naming, uint32_t index, const char *name,
     return number ? 0 : -ENOMEM;
 }
 
+size_t location_address_name(const struct location_table *table, const struct location *location,
+                             char name[ADDRESS_NAME_SIZE])
+{
+    const struct place *place = place_at(table, location->place);
+    if (place->is_pseudo)
+        return format(name, ADDRESS_NAME_SIZE, "%s",
+                      pseudo_frame_name((enum pseudo_frame)location->address));
+    return format(name, ADDRESS_NAME_SIZE, "%.*s+0x%llx", 255, place_name(place),
+                  (unsigned long long)location->address);
+}
+
 static int name_by_address(struct naming *naming, uint32_t index)
 {
-    enum { NAME_SIZE = 256 + 20 }; /* the longest file name, "+0x" and 16 digits */
-    const struct location *location = location_at(naming->table, index);
-    const struct place *place = place_at(naming->table, location->place);
-    char name[NAME_SIZE];
-    size_t length;
-    if (place->is_pseudo)
-        length = format(name, sizeof(name), "%s",
-                        pseudo_frame_name((enum pseudo_frame)location->address));
-    else
-        length = format(name, sizeof(name), "%.*s+0x%llx", 255,
-                        place->object ? base_name(place->object->path) : "[anon]",
-                        (unsigned long long)location->address);
+    char name[ADDRESS_NAME_SIZE];
+    size_t length = location_address_name(naming->table, location_at(naming->table, index), name);
     location_at(naming->table, index)->is_nameless = true;
     return set_function(naming, index, name, length, name, length);
 }

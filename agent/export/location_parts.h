@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "agent/base/compiler.h"
+#include "agent/base/format.h"
 #include "agent/export/demangle.h"
 #include "agent/export/locations.h"
 #include "agent/export/string_table.h"
@@ -56,6 +57,20 @@ static inline uint32_t place_count(const struct location_table *table)
 {
     return (uint32_t)(table->places.size / sizeof(struct place));
 }
+
+/* The base name of the place's object, or what stands for one. */
+static inline const char *place_name(const struct place *place)
+{
+    if (place->object)
+        return base_name(place->object->path);
+    return place->is_pseudo ? "[libagent]" : "[anon]";
+}
+
+enum { ADDRESS_NAME_SIZE = 256 + 20 }; /* the longest file name, "+0x" and 16 digits */
+
+/* What a location is called that has no name; returns the length. */
+size_t location_address_name(const struct location_table *table, const struct location *location,
+                             char name[ADDRESS_NAME_SIZE]);
 
 /* The locations while they are named; the arrays are as long as the table. */
 struct naming {

@@ -70,6 +70,14 @@ void string_table_begin(struct string_table *table, unsigned field)
     string_table_add(table, "", 0);
 }
 
+const char *string_table_text(const struct string_table *table, uint32_t number, size_t *length)
+{
+    const struct string_place *place =
+        (const struct string_place *)(const void *)table->places.data + number;
+    *length = place->length;
+    return (const char *)table->encoded.data + place->offset;
+}
+
 void string_table_free(struct string_table *table)
 {
     buffer_free(&table->encoded);

@@ -27,6 +27,8 @@ struct string_table {
 void string_table_begin(struct string_table *table, unsigned field);
 /* The number of a text, added when it is new. 0 also when there is no memory: see `error`. */
 uint32_t string_table_add(struct string_table *table, const char *text, size_t length);
+/* A text, until the next one is added; no 0 at its end. */
+const char *string_table_text(const struct string_table *table, uint32_t number, size_t *length);
 void string_table_free(struct string_table *table);
 
 #endif

@@ -217,6 +217,7 @@ class Search(Pages):
         self.assertEqual(self.search(page, "/^[gh]$/")[1], "70.0 %")
         self.assertEqual(self.search(page, '"g"')[1], "70.0 %")
         self.assertEqual(self.search(page, "/^[fh]$/")[1], "50.0 %")
+        self.assertEqual(self.search(page, "/^\\_start$/")[1], "60.0 %")  # an escape without need
         self.assertEqual(self.search(page, "module:libc")[1], "60.0 %")
         self.assertEqual(self.search(page, "nobody")[1], "not found")
         self.assertEqual(self.search(page, "/(/")[1], "not a regular expression")

@@ -342,7 +342,7 @@ function matcherOf(query) {
     }
     if (/^\/.+\/$/s.test(query)) {
         try {
-            const pattern = new RegExp(query.slice(1, -1), "iu");
+            const pattern = new RegExp(query.slice(1, -1), "i");
             return (func) => pattern.test(func.name);
         } catch {
             return null;

@@ -1,6 +1,6 @@
 # Targets: all (libagent.so), uploader (libagent-uploader), deps, demo, test, test-unwind,
 # test-unwind-deps, test-names, test-names-deps, test-backends, test-backends-deps, soak-backends,
-# test-browser, browser-deps,
+# test-browser, browser-deps, picture,
 # check, check-preload, heap-programs, heap-soak, storm, waits, restarts, storm-unwind,
 # fuzz, coverage, lint, dist, test-dist, test-distros, clean-distros, bench, bench-names, bench-deps,
 # test-aarch64, map, install, clean.
@@ -481,12 +481,16 @@ objects: $(PRODUCT)/libagent.so $(SUITE_PROGRAMS) $(PRELOAD_SUITES) $(PROGRAMS) 
 # ---- The page of html profiles in headless Chromium: test/browser ------------------------------
 # make browser-deps installs it: it is too large for what make deps brings.
 
-.PHONY: test-browser browser-deps
+.PHONY: test-browser browser-deps picture
 RUN_BROWSER = cd test/browser && LIBAGENT_SO=$(CURDIR)/$(LIBRARY) PROGRAMS=$(CURDIR)/$(PRELOAD) \
     PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3
 
-test-browser: $(GEN)/page_head.html
+test-browser: all $(GEN)/page_head.html $(addprefix $(PRELOAD)/prog_,shares labels lines heap_growth)
 	$(RUN_BROWSER) -m unittest $(or $(WHAT),discover)
+
+# The README's.
+picture: all
+	$(RUN_BROWSER) picture.py redis.png
 
 browser-deps:
 	sh test/deps.sh browser

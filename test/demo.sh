@@ -13,6 +13,7 @@ port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0));
 
 echo "redis-server on port $port, profiled"
 LD_PRELOAD="$PWD/libagent.so" LIBAGENT_PERIOD=5s LIBAGENT_OUTPUT="$folder" \
+    LIBAGENT_FORMAT=pprof,html \
     redis-server --bind 127.0.0.1 --port "$port" --save '' --appendonly no --daemonize no \
     > "$folder/redis.log" 2>&1 &
 server=$!
@@ -40,3 +41,6 @@ python3 test/top.py alloc_space --hide '^z(m|c|re)alloc' "$folder"/*.heap.pb.gz
 echo
 echo "The profiles (pprof -http=: FILE shows one as a graph):"
 ls "$folder"/*.pb.gz
+echo
+echo "The same as pages, which any browser opens:"
+ls "$folder"/*.html

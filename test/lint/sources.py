@@ -36,7 +36,7 @@ def source_files():
         for folder, folders, names in os.walk(os.path.join(ROOT, top)):
             folders.sort()
             for name in sorted(names):
-                if not name.endswith(".pyc"):
+                if not name.endswith((".pyc", ".png")):
                     yield os.path.relpath(os.path.join(folder, name), ROOT)
 
 

@@ -49,6 +49,21 @@ static int open_sections(struct dwarf_file *dwarf, size_t room)
     return 0;
 }
 
+static void free_file(struct dwarf_file *dwarf)
+{
+    for (int i = 0; i < DWARF_SECTIONS; i++)
+        if (dwarf->states[i] == 0)
+            debug_section_close(&dwarf->sections[i]);
+    for (int i = 0; i < DWARF_TABLES; i++) {
+        buffer_free(&dwarf->tables[i].entries);
+        buffer_free(&dwarf->tables[i].attributes);
+    }
+    buffer_free(&dwarf->first_table.entries);
+    buffer_free(&dwarf->first_table.attributes);
+    buffer_free(&dwarf->units);
+    sys_unmap(dwarf, sizeof(*dwarf));
+}
+
 static int open_file(struct dwarf_file **dwarf, const struct elf_file *file, size_t room,
                      uint64_t *steps, bool is_common)
 {
@@ -62,7 +77,7 @@ static int open_file(struct dwarf_file **dwarf, const struct elf_file *file, siz
         opened->states[i] = -ENOENT;
     int error = open_sections(opened, room);
     if (error)
-        dwarf_close(opened);
+        free_file(opened);
     else
         *dwarf = opened;
     return error;
@@ -76,20 +91,10 @@ int dwarf_open(struct dwarf_file **dwarf, const struct elf_file *file, size_t ro
 void dwarf_close(struct dwarf_file *dwarf)
 {
     if (dwarf->common) {
-        dwarf_close(dwarf->common);
+        free_file(dwarf->common);
         elf_close(&dwarf->common_file);
     }
-    for (int i = 0; i < DWARF_SECTIONS; i++)
-        if (dwarf->states[i] == 0)
-            debug_section_close(&dwarf->sections[i]);
-    for (int i = 0; i < DWARF_TABLES; i++) {
-        buffer_free(&dwarf->tables[i].entries);
-        buffer_free(&dwarf->tables[i].attributes);
-    }
-    buffer_free(&dwarf->first_table.entries);
-    buffer_free(&dwarf->first_table.attributes);
-    buffer_free(&dwarf->units);
-    sys_unmap(dwarf, sizeof(*dwarf));
+    free_file(dwarf);
 }
 
 int dwarf_cursor(struct dwarf_file *dwarf, enum dwarf_section section, void *window,
@@ -188,7 +193,7 @@ struct dwarf_file *dwarf_common(struct dwarf_file *dwarf)
         return NULL;
     }
     if (!dwarf_take_steps(dwarf, common->unpacked / BYTES_A_STEP) || list_units(common)) {
-        dwarf_close(common);
+        free_file(common);
         elf_close(&dwarf->common_file);
         return NULL;
     }

@@ -9,6 +9,8 @@
 #include "agent/export/location_parts.h"
 #include "agent/export/name_cache.h"
 
+uint64_t location_lines_steps = LINES_PROFILE_STEPS;
+
 /* Where the next profile begins: with what this one did not reach. Under LOCK_FLUSH. */
 static const struct object *next_object;
 
@@ -159,7 +161,7 @@ int location_lines_add(struct naming *naming)
     size_t used = name_cache_size() + line_cache_size();
     struct line_search search = {
         .naming = naming,
-        .budget = {.steps = LINES_PROFILE_STEPS,
+        .budget = {.steps = location_lines_steps,
                    .is_first = true,
                    .room = options.symbol_limit > used ? options.symbol_limit - used : 0},
     };

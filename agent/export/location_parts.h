@@ -85,6 +85,8 @@ struct naming {
 
 /* The number of a function, added when it is new. 0 where there is no memory. */
 uint32_t function_number(struct naming *naming, const struct function *function);
+/* Steps of a profile for lines: LINES_PROFILE_STEPS. Suites set fewer. */
+extern HIDDEN uint64_t location_lines_steps;
 /* Once functions are known: files, lines and inlined functions of all that are in objects (see
  * lines.h). 0 or -ENOMEM. */
 int location_lines_add(struct naming *naming) MUST_USE;

@@ -16,6 +16,7 @@ enum { FUZZ_FILE_FD = 1000 };
 static struct {
     const uint8_t *part; /* stands in it again and again */
     size_t part_size, size;
+    uint64_t opened; /* times: each has an inode of its own */
     size_t there; /* what can be read: less than its size where it was cut since that was asked */
 } fuzz_file;
 
@@ -31,8 +32,8 @@ static bool fuzz_file_answer(long number, const long args[6], long *result)
         *result = 0;
         return true;
     case SYS_fstat:
-        *(struct stat *)args[1] =
-            (struct stat){.st_mode = S_IFREG, .st_size = (off_t)fuzz_file.size};
+        *(struct stat *)args[1] = (struct stat){
+            .st_mode = S_IFREG, .st_size = (off_t)fuzz_file.size, .st_ino = ++fuzz_file.opened};
         *result = 0;
         return true;
     case SYS_pread64: {

@@ -278,7 +278,30 @@ __attribute__((noinline)) int out(int x) { return mid(x) * 3; }
 void _start(void) { if (out(4)) out(5); }
 """
 LINES = {"gcc4": "gcc -gdwarf-4", "gcc5": "gcc -gdwarf-5", "clang5": "clang -gdwarf-5",
-         "clang4": "clang -gdwarf-4", "zlib": "gcc -gdwarf-5", "zstd": "gcc -gdwarf-5"}
+         "clang4": "clang -gdwarf-4", "zlib": "gcc -gdwarf-5", "zstd": "gcc -gdwarf-5",
+         "common": "gcc -gdwarf-4"}
+# Functions that were inlined are in the file that has the build id: in fuzz_lines.c this one again.
+COMMON = """
+ .section .gnu_debugaltlink,"",@progbits
+ .asciz "/common"
+ .ascii "a build id of twenty"
+ .section .note.common,"a",@note
+ .long 4, 20, 3
+ .asciz "GNU"
+ .ascii "a build id of twenty"
+"""
+
+
+def refer_to_common(command, source):
+    """Assembly in which DW_AT_abstract_origin has DW_FORM_GNU_ref_alt."""
+    out = source[:-1] + "s"
+    subprocess.run(command.split() + ["-O2", "-S", "-ffreestanding", "-o", out, source], check=True)
+    with open(out) as f:
+        text = f.read()
+    with open(out, "w") as f:
+        f.write(text.replace("\t.uleb128 0x31\n\t.uleb128 0x13\n", "\t.uleb128 0x31\n\t.uleb128 0x1f20\n")
+                + COMMON)
+    return out
 
 
 def lines_input(name, command):
@@ -287,6 +310,8 @@ def lines_input(name, command):
         source, out = os.path.join(folder, "l.c"), os.path.join(folder, "l")
         with open(source, "w") as f:
             f.write(INLINED)
+        if name == "common":
+            source = refer_to_common(command, source)
         subprocess.run(command.split() + "-O2 -nostdlib -static -ffreestanding -Wl,--build-id=none -fno-ident "
                        "-Wl,-z,noseparate-code -fno-asynchronous-unwind-tables".split() +
                        ["-o", out, source], check=True)

@@ -115,6 +115,37 @@ START_TEST(a_separate_debug_file)
 }
 END_TEST
 
+/* Threads begin and end all the time, while profiles are written. */
+START_TEST(threads_that_die_meanwhile)
+{
+    struct run run;
+    struct profile profile;
+    run_program(&run,
+                &(struct run_request){.program = "short_threads",
+                                      .arguments = (const char *[]){"3000", "1000000", "16", NULL},
+                                      .environment = (const char *[]){
+                                          "LIBAGENT_SYMBOLS=lines", "LIBAGENT_PROFILES=cpu",
+                                          "LIBAGENT_PERIOD=1s", "LIBAGENT_FREQUENCY=250", NULL}});
+    run_expect_quiet_success(&run);
+    profile_load(&profile, run.profiles, "cpu", run.pid);
+    ck_assert_uint_ge(profile.file_count, 2);
+    int64_t met = 0, all = 0;
+    for (size_t i = 0; i < profile.stack_count; i++) {
+        const message *file = profile.files[profile.stacks[i].file];
+        const location *at = file->location[profile.stacks[i].sample->location_id[0] - 1];
+        int64_t samples = profile.stacks[i].values[CPU_SAMPLES];
+        const char *own = text_of(file, function_of(file, at, at->n_line - 1)->name);
+        if (strcmp(own, "burn") != 0)
+            continue;
+        all += samples;
+        met += at->n_line > 1 && at->line[0]->line > 0 ? samples : 0; /* in spin, at its line */
+    }
+    ck_assert_msg(all >= 30 && met * 10 >= all * 9, "%lld of %lld", (long long)met, (long long)all);
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+
 START_TEST(names_alone_have_no_lines)
 {
     struct run run;
@@ -143,6 +174,7 @@ Suite *suite(void)
     tcase_set_timeout(all, 300);
     tcase_add_test(all, a_program_with_debugging_information);
     tcase_add_loop_test(all, a_separate_debug_file, 0, 3);
+    tcase_add_test(all, threads_that_die_meanwhile);
     tcase_add_test(all, names_alone_have_no_lines);
     suite_add_tcase(suite, all);
     return suite;

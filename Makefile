@@ -461,6 +461,7 @@ test-names: all build/$(VARIANT)/names/names_of
 	PYTHONDONTWRITEBYTECODE=1 python3 test/names/corpus.py build/$(VARIANT)/names/names_of build/names
 	PYTHONDONTWRITEBYTECODE=1 python3 test/names/lines.py build/$(VARIANT)/names/names_of build/names
 	PYTHONDONTWRITEBYTECODE=1 python3 test/names/pprof.py $(LIBRARY) build/names
+	PYTHONDONTWRITEBYTECODE=1 python3 test/names/made.py $(LIBRARY) build/names
 
 test-names-deps:
 	sh test/deps.sh names

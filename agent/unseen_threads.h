@@ -1,5 +1,6 @@
 /* unseen_threads.h: threads that nobody told of: made by libc itself (timers with SIGEV_THREAD,
- * asynchronous I/O), by a bare clone, or by an object that is bound to libc before us.
+ * asynchronous I/O), by a system call of the program's own, or by an object that is bound to libc
+ * before us.
  *
  * Looks: the agent's thread finds them by a scan at each period's end. So that they are sampled
  * before, the number of the process's threads is held against the slots each tenth of a second in a

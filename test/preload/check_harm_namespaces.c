@@ -24,8 +24,10 @@ START_TEST(test_same_as_without)
     profile_load(&profile, with.profiles, "cpu", with.pid);
     /* A window before, and at least the next one of its own thread and the last. */
     ck_assert_uint_ge(profile.file_count, 3);
-    ck_assert_double_ge((double)profile_under(&profile, CPU_NS, "burn_before"), 0.45e9);
-    ck_assert_double_ge((double)profile_under(&profile, CPU_NS, "burn_after"), 1.45e9);
+    /* Of 0.5 and 1.5 s; where several programs want a processor the kernel may give a thread no
+     * tick in 0.2 s of its time on end, which is [not sampled] then, and in the total. */
+    ck_assert_double_ge((double)profile_under(&profile, CPU_NS, "burn_before"), 0.25e9);
+    ck_assert_double_ge((double)profile_under(&profile, CPU_NS, "burn_after"), 1.25e9);
     double total = (double)profile_total(&profile, CPU_NS);
     ck_assert_double_ge(total, 0.98e9 * with.cpu_seconds);
     profile_free(&profile);

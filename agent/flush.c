@@ -134,7 +134,7 @@ static void add_threads(bool final)
         uint64_t now = clock_thread_cpu_of_ns(slot->tid);
         cpu_sample_unreached(slot, now);
         wall_flush(slot, clock_monotonic_ns(), now, final);
-        if (final)
+        if (final && now) /* else it is gone: what it used since is nobody's */
             cpu_sample_tail(slot, now);
         cpu_sample_overhead(slot); /* behind the tail, which may correct it */
     }

@@ -177,6 +177,7 @@ START_TEST(at_the_end_the_rest_of_each_threads_time_is_added)
     ck_assert_uint_eq(own->cpu_last_ns, accounted + (uint64_t)tail);
     ck_assert_int_eq(profile_total(cpu, CPU_NS), 1000 + tail);
     ck_assert_uint_eq(other->cpu_last_ns, 0); /* not born */
+    ck_assert_uint_eq(gone->cpu_last_ns, 5);  /* and not taken back */
 }
 END_TEST
 

@@ -25,7 +25,7 @@ START_TEST(json_of_all_texts_and_numbers)
         every[size++] = (char)(0xc0 | c >> 6);
         every[size++] = (char)(0x80 | (c & 0x3f));
     }
-    static const char others[] = "\xe2\x80\xa7\xe2\x80\xa8\xe2\x80\xa9\xe2\x80\xb0\xe2\x81\xa8";
+    static const char others[] = "\xe2\x80\xa7\xe2\x80\xa8\xe2\x80\xa9\xe2\x80\xb0\xe2\x82\xa8";
     memcpy(every + size, others, sizeof(others));
     json_raw(&out, "[");
     json_text(&out, every, strlen(every));

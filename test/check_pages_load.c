@@ -48,7 +48,7 @@ END_TEST
 /* Smaller files have the same sum, and the largest rows. */
 START_TEST(limits_fold_the_smallest)
 {
-    add_some(20000);
+    add_some(10000);
     const struct window *window = recorder_turn(3, 4);
     struct picture whole;
     read_page(window, &whole);
@@ -88,7 +88,7 @@ END_TEST
 
 START_TEST(every_mapping_refused_in_turn)
 {
-    add_some(5000); /* so many that every table and buffer has to grow */
+    add_some(2000); /* so many that every table and buffer has to grow */
     const struct window *window = recorder_turn(3, 4);
     struct buffer whole = {0};
     write_as(window, (enum export_dialect)_i, &whole);

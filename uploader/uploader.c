@@ -18,7 +18,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "agent/base/format.h"
 #include "agent/base/lock.h"
 #include "agent/base/log.h"
 #include "agent/base/stats.h"
@@ -26,14 +25,9 @@
 #include "uploader/compress.h"
 #include "uploader/error_text.h"
 #include "uploader/file_backend.h"
+#include "uploader/last_files.h"
 #include "uploader/routes.h"
 #include "uploader/sender.h"
-
-struct last_file {
-    char family[sizeof(((struct blob_header *)0)->family)];
-    char dialect[sizeof(((struct blob_header *)0)->dialect)];
-    char path[FILE_PATH_SIZE + PROFILE_NAME_SIZE];
-};
 
 static struct {
     uint32_t submitted; /* a blob came, or the end was asked for */
@@ -50,9 +44,7 @@ static struct {
     uint64_t last_try_ns; /* when the last tries of the backends end */
     bool pausing;         /* the loop ends, blobs stay */
     bool ended;           /* uploader_run has returned since, and no blob came after */
-    uint32_t files_written;
-    unsigned last_count;
-    struct last_file last[PROFILE_FAMILIES * PROFILE_FORMATS];
+    struct last_files files;
 } state = {.lock = LOCK_INIT(LOCK_UPLOADER)};
 
 /* The run loop's own; written by others only while it does not run. */
@@ -127,23 +119,6 @@ int uploader_submit(const struct blob_header *header, struct buffer *body)
 }
 
 /* --- The run loop ------------------------------------------------------------------------- */
-
-/* Under the lock. */
-static void remember_file(const struct blob_header *header)
-{
-    unsigned i = 0;
-    while (i < state.last_count && (strcmp(state.last[i].family, header->family) != 0 ||
-                                    strcmp(state.last[i].dialect, header->dialect) != 0))
-        i++;
-    state.files_written++;
-    if (header->capture[0] || i == ARRAY_SIZE(state.last))
-        return;
-    struct last_file *last = &state.last[i];
-    memcpy(last->family, header->family, sizeof last->family);
-    memcpy(last->dialect, header->dialect, sizeof last->dialect);
-    format(last->path, sizeof last->path, "%s/%s", report.folder, report.name);
-    state.last_count = MAX_OF(state.last_count, i + 1);
-}
 
 /* Of the profile in hand. */
 static enum compression file_compression(void)
@@ -240,7 +215,7 @@ static bool settle_work(int error, bool last_try, uint32_t seen)
     if (!keep || !blob_queue_put_back(&state.queue, &blob)) {
         gone = blob.body;
         if (!error && report.name[0])
-            remember_file(&blob.header);
+            last_files_add(&state.files, &blob.header, &report);
         else if (blob.header.capture[0])
             stats_add(STAT_CAPTURES_DROPPED, 1);
         else
@@ -465,17 +440,9 @@ const char *uploader_program(void)
 
 uint32_t uploader_last_files(char *out, size_t size)
 {
-    size_t length = 0;
-    if (size > 0)
-        out[0] = 0;
     lock_acquire(&state.lock);
-    for (unsigned i = 0; i < state.last_count; i++) {
-        const char *path = state.last[i].path;
-        /* Half a path would be a lie. */
-        if (length + strlen(path) + 2 <= size)
-            length += format(out + length, size - length, "%s%s", length ? " " : "", path);
-    }
-    uint32_t files = state.files_written;
+    last_files_text(&state.files, out, size);
+    uint32_t files = state.files.written;
     lock_release(&state.lock);
     return files;
 }
@@ -493,8 +460,7 @@ void uploader_reset_in_child(int pid)
     }
     blob_queue_forget(&state.queue);
     memset(&state.work, 0, sizeof state.work);
-    state.last_count = 0;
-    state.files_written = 0;
+    last_files_forget(&state.files);
     state.runner = 0;
     state.busy = state.sending = state.stuck = state.finishing = state.ended = state.pausing =
         false;

@@ -57,7 +57,7 @@ static size_t number_after(const char *text, const char *name)
 }
 
 /* False: the connection is over. */
-static bool serve_request(int link, char action)
+static bool serve_request(int link, int action)
 {
     static char text[CHUNK];
     size_t size = 0;

@@ -1,5 +1,5 @@
 /* The queue of what waits to be sent: when its first is due, and what goes when it is full. Nobody
- * listens at the destination, and nothing is due before the tests end. */
+ * listens at the destination, and nothing is due before the tests end, but in one_at_a_time. */
 #include "test/check.h"
 
 #include <stdio.h>
@@ -23,13 +23,18 @@ static bool never(void)
     return false;
 }
 
-static void start(const char *spool)
+static void start_with(const char *spool, uint64_t period_ns)
 {
     const struct upload_options options = {
-        .url = "http://127.0.0.1:1/x", .spool = {spool, 1 << 30}, .period_ns = PERIOD_NS};
+        .url = "http://127.0.0.1:1/x", .spool = {spool, 1 << 30}, .period_ns = period_ns};
     upload_config_load(&config, &options, (char *[]){NULL}, 1);
     ck_assert_uint_eq(config.count, 1);
     sender_start(&config, COMPRESSION_NONE, never);
+}
+
+static void start(const char *spool)
+{
+    start_with(spool, PERIOD_NS);
 }
 
 static void take(uint32_t sequence, size_t size)
@@ -64,6 +69,22 @@ START_TEST(first_is_due_at_random)
     }
     ck_assert_uint_lt(least, SPREAD_NS / 4);
     ck_assert_uint_gt(most, 3 * (SPREAD_NS / 4));
+}
+END_TEST
+
+/* Whoever calls it has files to write, too, and a post may take 10 s. There is no libcurl here, so
+ * that each is dropped at its try. */
+START_TEST(one_at_a_time)
+{
+    start_with(NULL, 1);
+    for (uint32_t i = 0; i < 3; i++)
+        take(i, 100);
+    for (unsigned left = 3; left > 0; left--) {
+        ck_assert_uint_eq(sender_pending(), left);
+        ck_assert_uint_le(sender_run(), clock_monotonic_ns());
+    }
+    ck_assert_uint_eq(sender_pending(), 0);
+    ck_assert_uint_eq(sender_run(), UINT64_MAX);
 }
 END_TEST
 
@@ -128,6 +149,7 @@ Suite *suite(void)
     tcase_set_timeout(all, 60);
     tcase_add_checked_fixture(all, setup, teardown);
     tcase_add_test(all, first_is_due_at_random);
+    tcase_add_test(all, one_at_a_time);
     tcase_add_test(all, oldest_goes_when_it_is_full);
     tcase_add_test(all, bytes_are_bounded);
     tcase_add_test(all, what_has_no_room_goes_to_the_spool);

@@ -327,8 +327,7 @@ static void log_verdict(size_t index, const struct verdict *verdict, struct http
              shown ? ": " : "", (int)shown, response->body, then);
 }
 
-/* True when the destination may be asked again at once. */
-static bool try_first(size_t index, uint64_t deadline_ns, bool (*stops)(void))
+static void try_first(size_t index, uint64_t deadline_ns, bool (*stops)(void))
 {
     static struct http_response response; /* 2 KiB */
     struct queue *queue = &queues[index];
@@ -342,7 +341,7 @@ static bool try_first(size_t index, uint64_t deadline_ns, bool (*stops)(void))
     switch (verdict.outcome) {
     case OUTCOME_SENT:
         end_first(queue, STAT_UPLOADS_SENT, "sent");
-        return true;
+        break;
     case OUTCOME_UNKNOWN:
         end_first(queue, STAT_UPLOADS_UNKNOWN, "unknown");
         break;
@@ -362,7 +361,6 @@ static bool try_first(size_t index, uint64_t deadline_ns, bool (*stops)(void))
         }
         break;
     }
-    return verdict.wait_ns == 0 && !stops();
 }
 
 /* What waits in the spool is sent where nothing newer waits, one after the other. */
@@ -390,18 +388,19 @@ static uint64_t due(const struct queue *queue)
     return queue->count ? MAX_OF(queue->items[0].due_ns, queue->not_before_ns) : UINT64_MAX;
 }
 
-/* The time when something is due next. */
-static uint64_t run_queue(size_t index)
+/* True: there was a try. Else *next is when something is due, if that is sooner. */
+static bool run_queue(size_t index, uint64_t *next)
 {
     struct queue *queue = &queues[index];
-    for (;;) {
-        uint64_t now = clock_monotonic_ns();
-        look_into_spool(index, now);
-        if (due(queue) > now || !try_first(index, now + POST_LIMIT_NS, stop))
-            break;
+    uint64_t now = clock_monotonic_ns();
+    look_into_spool(index, now);
+    if (due(queue) <= now) {
+        try_first(index, now + POST_LIMIT_NS, stop);
+        return true;
     }
     uint64_t look = MAX_OF(queue->spool_look_ns, queue->not_before_ns);
-    return has_spool() && !queue->count ? look : due(queue);
+    *next = MIN_OF(*next, has_spool() && !queue->count ? look : due(queue));
+    return false;
 }
 
 void sender_look_into_spool(void)
@@ -412,10 +411,15 @@ void sender_look_into_spool(void)
 
 uint64_t sender_run(void)
 {
+    static size_t turn; /* who has been served comes last */
     uint64_t next = UINT64_MAX;
-    for (size_t i = 0; config && i < config->count && !config->spools_only; i++)
-        next =
-            MIN_OF(next, config->destinations[i].kind == BACKEND_FILE ? UINT64_MAX : run_queue(i));
+    for (size_t i = 0; config && i < config->count && !config->spools_only; i++) {
+        size_t index = (turn + i) % config->count;
+        if (config->destinations[index].kind != BACKEND_FILE && run_queue(index, &next)) {
+            turn = index + 1;
+            return clock_monotonic_ns();
+        }
+    }
     return next;
 }
 
@@ -426,7 +430,7 @@ void sender_finish(uint64_t deadline_ns, bool may_send)
         /* Each once, and none after one to which nobody answered. */
         while (may_send && queues[i].count && clock_monotonic_ns() < deadline_ns) {
             unsigned before = queues[i].count;
-            (void)try_first(i, deadline_ns, never_stops);
+            try_first(i, deadline_ns, never_stops);
             if (queues[i].count == before)
                 break;
         }

@@ -46,8 +46,8 @@ size_t sender_max_bytes(const char *dialect);
 void sender_take(const struct blob_header *header, const struct buffer *body);
 /* Profiles that are queued. */
 unsigned sender_pending(void);
-/* Posts what is due. The CLOCK_MONOTONIC time when something is due next, UINT64_MAX: nothing is
- * queued. */
+/* Posts one profile that is due, if there is one: whoever has others to look after can do that
+ * between two. The CLOCK_MONOTONIC time to be called again, UINT64_MAX: nothing is queued. */
 uint64_t sender_run(void);
 /* Something new may be in the spool: the next sender_run looks. */
 void sender_look_into_spool(void);

@@ -116,7 +116,8 @@ static void run(void)
             wait_until(due_ns);
     }
     sender_look_into_spool();
-    (void)sender_run();
+    while (!has_to_stop() && sender_run() <= clock_monotonic_ns())
+        ;
     sender_finish(end_ns, true);
 }
 

@@ -20,7 +20,7 @@
 enum { BYTES = 160 << 10, RECORDS_USED = 16 };
 static struct heap_tables first;
 static struct heap_record first_records[RECORDS_USED];
-static uint8_t first_filter[8]; /* of the first pages, where all blocks are */
+static uint16_t first_filter[8]; /* of the first pages, where all blocks are */
 static uint8_t *first_keys;
 static uint64_t *first_slots;
 
@@ -82,8 +82,8 @@ static void expect_live(uint64_t objects)
 {
     demand(heap_fixture_audit() == objects);
     uint64_t counted = 0;
-    for (size_t i = 0; i < sizeof(first_filter); i++)
-        counted += heap_filter[i];
+    for (size_t i = 0; i < ARRAY_SIZE(first_filter); i++)
+        counted += heap_filter_count(heap_filter[i]);
     demand(counted == objects);
     struct heap_sum sum = heap_fixture_sum(0);
     demand(sum.objects == objects && sum.bytes == objects * SIZE);

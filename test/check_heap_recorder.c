@@ -9,7 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/base/arena.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
 #include "agent/record/heap_tables.h"
@@ -48,6 +47,42 @@ START_TEST(what_was_allocated_lives_until_it_is_freed)
     heap_fixture_audit_filter();
     for (int i = 0; i < COUNTED_SHARDS; i++)
         ck_assert_uint_eq(heap.keys.shards[i].entries, 0);
+}
+END_TEST
+
+START_TEST(a_page_knows_its_only_record)
+{
+    enum { PAGE = 1 << HEAP_FILTER_PAGE_BITS, STEP = 16, MANY = 300 };
+    const uintptr_t page = 0x10000;
+    heap_fixture_start(MIB);
+    for (uintptr_t at = 0; at < PAGE; at += STEP) {
+        heap_fixture_add(page + at, 1, SITE);
+        for (uintptr_t other = 0; other < PAGE; other += STEP)
+            ck_assert_int_eq(heap_filter_has(page + other),
+                             other >> HEAP_FILTER_PLACE_BITS == at >> HEAP_FILTER_PLACE_BITS);
+        ck_assert(!heap_may_be_recorded((const void *)(page + PAGE)));
+        ck_assert(!heap_may_be_recorded((const void *)(page - 1)));
+        heap_fixture_free(page + at);
+        ck_assert(!heap_may_be_recorded((const void *)(page + at)));
+    }
+    /* Of more, it knows that there are some. */
+    heap_fixture_add(page + 64, 1, SITE);
+    heap_fixture_add(page + 256, 1, SITE);
+    ck_assert(heap_filter_has(page + 64) && heap_filter_has(page + 256));
+    heap_fixture_free(page + 64);
+    ck_assert(heap_filter_has(page + 256) && !heap_filter_has(page + 64));
+    heap_fixture_free(page + 256);
+    /* More than it can count: it is looked up from then on. */
+    for (uintptr_t i = 0; i < MANY; i++)
+        heap_fixture_add(page + i * STEP, 1, SITE);
+    heap_fixture_audit_filter();
+    for (uintptr_t i = 0; i < MANY; i++)
+        heap_fixture_free(page + i * STEP);
+    ck_assert_uint_eq(heap_fixture_audit(), 0);
+    ck_assert(heap_may_be_recorded((const void *)page) && heap_filter_has(page));
+    heap_fixture_add(page, 1, SITE);
+    heap_fixture_free(page);
+    ck_assert_uint_eq(heap_fixture_audit(), 0);
 }
 END_TEST
 
@@ -182,122 +217,6 @@ START_TEST(nothing_is_added_after_a_stop_and_frees_go_on)
     heap_fixture_add(0x2000, 1, SITE);
     ck_assert_uint_eq(heap_fixture_audit(), 1);
     ck_assert_uint_eq(stats_get(STAT_HEAP_MISSED_FREES), 0);
-}
-END_TEST
-
-START_TEST(a_stack_is_alike_to_window_and_live_heap)
-{
-    enum { STACKS = 3000, FRAMES = 40 };
-    struct intern_table windows;
-    struct counted_table live;
-    struct rng rng = {_i + 1};
-    static uint64_t keys[STACKS][FRAMES + 1];
-    static uint32_t words[STACKS], refs[STACKS];
-    static struct intern_entry *entries[STACKS];
-    arena_set_budget(SIZE_MAX);
-    ck_assert_int_eq(intern_create(&windows, 8 * MIB, 16384), 0);
-    ck_assert_int_eq(counted_create(&live, 8 * MIB), 0);
-    for (int i = 0; i < STACKS; i++) {
-        /* Few frames of few values: a good part of them are the same stack. */
-        words[i] = 1 + (uint32_t)(rng_next(&rng) % (i % 2 ? 4 : FRAMES));
-        for (uint32_t k = 0; k < words[i]; k++)
-            keys[i][k] = rng_next(&rng) % (i % 2 ? 3 : 1000000);
-        demand(entries[i] = intern(&windows, keys[i], words[i], 0));
-        demand(refs[i] = counted_hold(&live, keys[i], words[i]));
-        const struct counted_entry *entry = counted_at(&live, refs[i]);
-        demand(entry->words == entries[i]->words);
-        demand(memcmp(entry->key, entries[i]->data, words[i] * sizeof(uint64_t)) == 0);
-        demand(entries[i]->hash == (uint32_t)(intern_hash(keys[i], words[i]) >> 32));
-        demand(entry->hash == (uint32_t)intern_hash(keys[i], words[i]));
-    }
-    uint32_t pairs = 0;
-    for (int i = 0; i < STACKS; i++)
-        for (int k = 0; k < i; k++) {
-            demand((entries[i] == entries[k]) == (refs[i] == refs[k]));
-            pairs += refs[i] == refs[k];
-        }
-    ck_assert_uint_gt(pairs, STACKS);
-    counted_destroy(&live);
-    intern_destroy(&windows);
-}
-END_TEST
-
-START_TEST(a_key_goes_with_its_last_reference)
-{
-    struct counted_table table;
-    uint64_t key[COUNTED_WORDS_MAX + 1] = {1, 2, 3};
-    arena_set_budget(SIZE_MAX);
-    ck_assert_int_eq(counted_create(&table, 2 * MIB), 0);
-    uint32_t ref = counted_hold(&table, key, 3);
-    ck_assert_uint_eq(counted_hold(&table, key, 3), ref);
-    counted_share(&table, ref);
-    ck_assert_uint_eq(counted_at(&table, ref)->count, 3);
-    for (int i = 0; i < 2; i++)
-        counted_drop(&table, ref);
-    ck_assert_uint_eq(counted_at(&table, ref)->count, 1);
-    ck_assert_uint_gt(counted_fill(&table, key, 3), 0);
-    counted_drop(&table, ref);
-    ck_assert_uint_eq(counted_fill(&table, key, 3), 0);
-    /* A busy shard: the next one serves, and the dead wait. */
-    uint32_t home = (ref - 1) / table.rooms;
-    ref = counted_hold(&table, key, 3);
-    table.shards[home].lock = 1;
-    uint32_t other = counted_hold(&table, key, 3);
-    ck_assert_uint_ne(other, 0);
-    ck_assert_uint_ne(other, ref);
-    counted_drop(&table, ref);
-    ck_assert_uint_eq(table.shards[home].dead, ref);
-    ck_assert_uint_eq(counted_drain(&table), 0);
-    table.shards[home].lock = 0;
-    ck_assert_uint_eq(counted_drain(&table), 1);
-    for (int i = 0; i < COUNTED_SHARDS; i++)
-        table.shards[i].lock = 1;
-    ck_assert_uint_eq(counted_hold(&table, key, 3), 0);
-    counted_reset_in_child(&table);
-    ck_assert_uint_eq(counted_at(&table, other)->key[2], 3);
-    counted_drop(&table, other);
-    ck_assert_uint_ne(counted_hold(&table, key, COUNTED_WORDS_MAX), 0);
-    ck_assert_uint_eq(counted_hold(&table, key, COUNTED_WORDS_MAX + 1), 0);
-    counted_destroy(&table);
-}
-END_TEST
-
-/* Keys of all sizes come and go, in an order drawn at random. */
-START_TEST(keys_come_and_go)
-{
-    enum { KEYS = 400, ROUNDS = 200000 };
-    struct counted_table table;
-    struct rng rng = {5};
-    static uint32_t refs[KEYS];
-    static uint64_t key[COUNTED_WORDS_MAX];
-    arena_set_budget(SIZE_MAX);
-    ck_assert_int_eq(counted_create(&table, MIB), 0);
-    uint32_t refused = 0;
-    for (int round = 0; round < ROUNDS; round++) {
-        uint32_t which = (uint32_t)(rng_next(&rng) % KEYS);
-        uint32_t words = 1 + which * 2;
-        if (refs[which]) {
-            demand(counted_at(&table, refs[which])->words == words);
-            for (uint32_t i = 0; i < words; i++)
-                demand(counted_at(&table, refs[which])->key[i] == which);
-            counted_drop(&table, refs[which]);
-            refs[which] = 0;
-            continue;
-        }
-        for (uint32_t i = 0; i < words; i++)
-            key[i] = which;
-        refs[which] = counted_hold(&table, key, words);
-        refused += refs[which] == 0;
-    }
-    /* 400 keys of 3.3 KiB in the mean, half of them there at a time, are two thirds of it; what is
-     * refused had a shard that was full. */
-    ck_assert_uint_lt(refused, ROUNDS / 4);
-    for (uint32_t i = 0; i < KEYS; i++)
-        if (refs[i])
-            counted_drop(&table, refs[i]);
-    for (int i = 0; i < COUNTED_SHARDS; i++)
-        ck_assert_uint_eq(table.shards[i].in_use + table.shards[i].entries, 0);
-    counted_destroy(&table);
 }
 END_TEST
 
@@ -470,6 +389,7 @@ Suite *suite(void)
     TCase *tcase = tcase_create("records");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, what_was_allocated_lives_until_it_is_freed);
+    tcase_add_test(tcase, a_page_knows_its_only_record);
     tcase_add_test(tcase, a_failed_realloc_leaves_the_record_as_it_was);
     tcase_add_test(tcase, an_occupied_address_shows_a_missed_free);
     tcase_add_test(tcase, the_table_grows_and_loses_nothing);
@@ -477,9 +397,6 @@ Suite *suite(void)
     tcase_add_test(tcase, stacks_without_end_are_thinned_and_dropped_with_a_word);
     tcase_add_test(tcase, one_in_n_samples_stands_for_n);
     tcase_add_test(tcase, nothing_is_added_after_a_stop_and_frees_go_on);
-    tcase_add_loop_test(tcase, a_stack_is_alike_to_window_and_live_heap, 0, 3);
-    tcase_add_test(tcase, a_key_goes_with_its_last_reference);
-    tcase_add_test(tcase, keys_come_and_go);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("snapshots");
     tcase_set_timeout(tcase, 60);

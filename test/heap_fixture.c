@@ -151,14 +151,22 @@ uint32_t heap_fixture_audit(void)
 
 void heap_fixture_audit_filter(void)
 {
-    static uint8_t filter[HEAP_FILTER_SIZE];
-    memset(filter, 0, sizeof(filter));
+    static uint32_t counts_of[HEAP_FILTER_SIZE];
+    static uint8_t places[HEAP_FILTER_SIZE];
+    memset(counts_of, 0, sizeof(counts_of));
+    memset(places, 0, sizeof(places));
     for (uint32_t ref = 1; ref <= heap.pool.bump; ref++) {
         const struct heap_record *record = heap_pool_at(&heap.pool, ref);
-        uint8_t *count = &filter[heap_filter_at(record->address) - heap_filter];
-        if (heap_condition_of(record->state) == HEAP_LIVE && *count < HEAP_FILTER_STUCK)
-            ++*count;
+        if (heap_condition_of(record->state) != HEAP_LIVE)
+            continue;
+        size_t page = (size_t)(heap_filter_at(record->address) - heap_filter);
+        counts_of[page]++;
+        places[page] = (uint8_t)(places[page] + heap_filter_place(record->address));
+        demand(heap_may_be_recorded((const void *)record->address));
+        demand(heap_filter_has(record->address));
     }
-    for (size_t i = 0; i < HEAP_FILTER_SIZE; i++)
-        demand(heap_filter[i] == HEAP_FILTER_STUCK || heap_filter[i] == filter[i]);
+    for (size_t i = 0; i < HEAP_FILTER_SIZE; i++) {
+        if (heap_filter_count(heap_filter[i]) != HEAP_FILTER_STUCK)
+            demand(heap_filter[i] == (places[i] << 8 | counts_of[i]));
+    }
 }

@@ -9,7 +9,7 @@
 #include "agent/record/model_step.h"
 
 struct heap_tables heap;
-uint8_t heap_filter[HEAP_FILTER_SIZE];
+uint16_t heap_filter[HEAP_FILTER_SIZE];
 
 #ifdef LIBAGENT_TEST
 void (*model_step)(const void *place);
@@ -178,11 +178,18 @@ static uint32_t make_record(const struct heap_sample *sample, const uint64_t *ke
     return ref;
 }
 
+/* Called where the hook's own look at the filter excludes nothing. */
+static uint64_t *find(uintptr_t address, uint64_t *word)
+{
+    return heap_filter_has(address) ? heap_slots_find(&heap.slots, &heap.pool, address, word)
+                                    : NULL;
+}
+
 /* A record of the same address is that of a block whose free was not seen. */
 static void end_missed(uintptr_t address)
 {
     uint64_t word;
-    uint64_t *slot = heap_slots_find(&heap.slots, &heap.pool, address, &word);
+    uint64_t *slot = find(address, &word);
     if (slot && heap_slot_take(slot, word)) {
         end_record(heap_slot_ref(word));
         stats_add(STAT_HEAP_MISSED_FREES, 1);
@@ -224,7 +231,7 @@ void heap_recorder_add(const struct heap_sample *sample, struct rng *rng)
 void heap_recorder_free(const void *pointer)
 {
     uint64_t word;
-    uint64_t *slot = heap_slots_find(&heap.slots, &heap.pool, (uintptr_t)pointer, &word);
+    uint64_t *slot = find((uintptr_t)pointer, &word);
     if (slot && heap_slot_take(slot, word))
         end_record(heap_slot_ref(word));
 }
@@ -232,7 +239,7 @@ void heap_recorder_free(const void *pointer)
 struct heap_hold heap_recorder_hold(const void *pointer)
 {
     struct heap_hold hold;
-    hold.slot = heap_slots_find(&heap.slots, &heap.pool, (uintptr_t)pointer, &hold.word);
+    hold.slot = find((uintptr_t)pointer, &hold.word);
     if (hold.slot && !heap_slot_hold(hold.slot, hold.word))
         hold.slot = NULL;
     return hold;

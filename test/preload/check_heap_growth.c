@@ -2,10 +2,10 @@
  * marks by the function, by the option and by a start; the peak by the agent's thread and by a
  * flush; fork.
  *
- * With samples a site's growth is a sum of independent variables, as check_truth_heap.c has it, of
- * what is live at the end less what was at the mark (blocks of both cancel, so that the variance is
- * at most that of all). Bernstein's inequality with log(2 / 1e-9) bounds how far it is from the
- * truth: four sites are judged, so one in 250 million runs is a false alarm.
+ * With samples a site's growth is a sum of independent variables, as heap_bound.h has it, of what
+ * is live at the end less what was at the mark (blocks of both cancel, so that the variance is at
+ * most that of all). With log(2 / 1e-9), and four sites judged, one in 250 million runs is a false
+ * alarm.
  *
  * HEAP_GROWTH_GIB=n: the load allocates so much, at 512 KiB between samples (600 are about a minute
  * under load), in the place of 1 GiB at 16 KiB. */
@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "test/check.h"
+#include "test/preload/heap_bound.h"
 #include "test/preload/profile_reader.h"
 #include "test/preload/run_program.h"
 
@@ -37,8 +38,7 @@ static double expect_growth(const struct run *run, const struct profile *profile
     ck_assert_ptr_nonnull(line);
     ck_assert_int_eq(sscanf(line, pattern, &truth, &variance, &largest), 3);
     double seen = (double)profile_last_self(profile, LIVE_BYTES, site);
-    double third = LOG_ALARM * largest / 3;
-    double bound = third + sqrt(third * third + 2 * LOG_ALARM * variance);
+    double bound = heap_bound(variance, largest, LOG_ALARM);
     fprintf(stderr, "%s grew by %.0f bytes, truth %.0f, bound %.0f\n", site, seen, truth, bound);
     ck_assert_msg(fabs(seen - truth) <= bound + 64, "%s: %.0f bytes, truth %.0f, bound %.0f", site,
                   seen, truth, bound);

@@ -3,11 +3,10 @@
  *
  * The trace tells the least and the most bytes that were live while a flush was under way: from the
  * end of its window, which is taken before the heap is looked at, to when its file was written. The
- * profile's sum must be within these and the bound of what sampling does: Bernstein's, as in
- * check_truth_heap.c. Five flushes in a hundred thousand million may be beyond it by chance: with
- * at most 2,000 flushes a run, one false alarm in ten million runs. Intervals are chosen so that
- * the bound is below 5 % once a program has filled its heap; that this is so, often enough, is
- * checked, too. */
+ * profile's sum must be within these and the bound of what sampling does (heap_bound.h). Five
+ * flushes in a hundred thousand million may be beyond it by chance: with at most 2,000 flushes a
+ * run, one false alarm in ten million runs. Intervals are chosen so that the bound is below 5 %
+ * once a program has filled its heap; that this is so, often enough, is checked, too. */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "test/check.h"
+#include "test/preload/heap_bound.h"
 #include "test/preload/heap_trace.h"
 #include "test/preload/profile_reader.h"
 #include "test/preload/run_pair.h"
@@ -132,8 +132,7 @@ static void judge_flush(struct judged *judged, const struct profile *profile, ui
     struct trace_tick truth = between(trace, begin, end);
     if (truth.samples < SAMPLES_MIN)
         return;
-    double third = LOG_ALARM * trace->largest / 3;
-    double bound = third + sqrt(third * third + 2 * LOG_ALARM * truth.variance) + 64;
+    double bound = heap_bound(truth.variance, trace->largest, LOG_ALARM) + 64;
     double seen = bytes_of_file(profile, number);
     double error = fmax(fmax((double)truth.least - seen, seen - (double)truth.most), 0);
     ck_assert_msg(error <= bound,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "test/check.h"
+#include "test/preload/heap_bound.h"
 #include "test/preload/profile_reader.h"
 #include "test/preload/run_program.h"
 
@@ -175,11 +176,10 @@ START_TEST(test_the_youngest_are_hidden)
 }
 END_TEST
 
-/* Bernstein's inequality, as in check_truth_heap.c, with log(2 / 1e-9). */
+/* A false alarm in 1e9 runs: log(2 / 1e-9). */
 static void expect_about_many(const struct profile *profile, double variance, double largest)
 {
-    double third = 21.5 * largest / 3;
-    double bound = third + sqrt(third * third + 2 * 21.5 * variance);
+    double bound = heap_bound(variance, largest, 21.5);
     int64_t seen = profile_last_self(profile, LIVE_OBJECTS, "site_many");
     fprintf(stderr, "%lld objects of %d, bound %.0f\n", (long long)seen, MANY, bound);
     ck_assert_double_le(fabs((double)seen - MANY), bound);

@@ -1,15 +1,13 @@
 /* The live heap against what is known to live.
  *
- * A block of s bytes is in the profile with probability p = 1 - exp(-s / interval), each for
- * itself, and then adds s / p. So the bytes of a site are a sum of independent variables of mean s,
- * variance s^2 (1 - p) / p, each at most M = max(s / p); Bernstein's inequality bounds how far it
- * is from the truth: P(|X - truth| >= t) <= 2 exp(-t^2 / 2 / (V + M t / 3)). With log(2 / 5e-11)
- * that is one false alarm in a million runs of the suite, over 20 seeds and 1,000 sites. */
+ * The bound is heap_bound.h's; with log(2 / 5e-11) that is one false alarm in a million runs of the
+ * suite, over 20 seeds and 1,000 sites. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "test/check.h"
+#include "test/preload/heap_bound.h"
 #include "test/preload/heap_site_of.h"
 #include "test/preload/profile_reader.h"
 #include "test/preload/run_program.h"
@@ -114,8 +112,7 @@ START_TEST(test_sampled_sites_are_within_their_bounds)
         run_truth(&run, seed, "256", "50000", "200000");
         for (int i = 0; i < SITES; i++) {
             const struct site *site = &sites[i];
-            double third = LOG_ALARM * site->largest / 3;
-            double bound = third + sqrt(third * third + 2 * LOG_ALARM * site->variance);
+            double bound = heap_bound(site->variance, site->largest, LOG_ALARM);
             truth += site->objects;
             seen += site->objects_seen;
             variance += site->spread;

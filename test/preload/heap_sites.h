@@ -4,6 +4,8 @@
 #ifndef LIBAGENT_TEST_HEAP_SITES_H
 #define LIBAGENT_TEST_HEAP_SITES_H
 
+#include <math.h>
+
 #include "test/preload/program.h"
 
 enum { WAYS = 10, SITES = WAYS * WAYS * WAYS };
@@ -64,5 +66,28 @@ static inline void *allocate_at(int site, void *old, size_t size)
     site_call c = {{site / (WAYS * WAYS), site / WAYS % WAYS, site % WAYS}, old, size};
     return outer[c.way[0]](&c);
 }
+
+/* Blocks, and what a sampler can tell of them (heap_bound.h has the bound that follows). */
+struct site_truth {
+    uint64_t objects, bytes;
+    double samples;  /* that it has of them, in expectation */
+    double variance; /* of its estimate of their bytes */
+    double largest;  /* what one sample adds to that at most, of blocks that are not sampled for
+                      * certain (but once in e^40) */
+    double spread;   /* the variance of its estimate of the objects */
+
+    void add(size_t block, double interval)
+    {
+        double size = (double)block;
+        double p = interval > 1 ? -expm1(-size / interval) : 1;
+        objects++;
+        bytes += block;
+        samples += p;
+        variance += size * size * (1 - p) / p;
+        spread += (1 - p) / p;
+        if (size <= 40 * interval)
+            largest = fmax(largest, size / p);
+    }
+};
 
 #endif

@@ -1,10 +1,12 @@
 /* CFLAGS: -O2 -std=c++17 -fno-exceptions */
 /* LIBS: -lpthread -ldl */
-/* prog_heap_flushes SEED FLUSHES: threads that allocate at 1,000 sites, free what others allocated
- * and reallocate up and down, half of the time under a limit of memory where much of it fails. The
- * live heap is written FLUSHES times while they run, each time followed by one while they stand
- * still. Of each flush it is told what the profile may say of a site, a line each: at FLUSH SITE
- * OBJECTS BYTES OBJECTS BYTES, the least and the most.
+/* prog_heap_flushes SEED FLUSHES [INTERVAL PLACES OPERATIONS]: threads that allocate at 1,000
+ * sites, free what others allocated and reallocate up and down, half of the time under a limit of
+ * memory where much of it fails. The live heap is written FLUSHES times while they run, each time
+ * followed by one while they stand still. Of each flush it is told what the profile may say of a
+ * site, a line each: at FLUSH SITE OBJECTS BYTES OBJECTS BYTES, the least and the most; and of
+ * those that stand still: SAMPLES VARIANCE LARGEST SPREAD, for a sampler of that INTERVAL (struct
+ * site_truth).
  *
  * Each allocation and each free is counted before it begins and after it ended. A block that was
  * there before a flush, and was not begun to be freed when it had ended, must be in the profile;
@@ -20,7 +22,7 @@
 
 #include "test/preload/heap_sites.h"
 
-enum { THREADS = 8, PLACES = 5000, OPERATIONS = 300, TIMEOUT_MS = 60000 };
+enum { THREADS = 8, PLACES_MAX = 20000, TIMEOUT_MS = 60000 };
 
 struct block {
     void *data;
@@ -37,8 +39,10 @@ struct sum {
 enum event { ALLOC_BEGUN, ALLOC_ENDED, FREE_BEGUN, FREE_ENDED, OLD_FREE_BEGUN, EVENTS };
 static sum events[SITES][EVENTS];
 
-static block pool[PLACES + THREADS];
-static block *places[PLACES]; /* whoever exchanges a block out of one owns it */
+static block pool[PLACES_MAX + THREADS];
+static block *places[PLACES_MAX]; /* whoever exchanges a block out of one owns it */
+static uint64_t place_count, operations_between;
+static double interval;
 static uint64_t operations, failures, epoch;
 static int standing, over, flushing, limited;
 static pthread_barrier_t stands, goes;
@@ -98,7 +102,7 @@ static bool allocate(uint64_t *random, block *b)
 /* Half of the places are left alone while a flush is under way: what is there must be in it. */
 static block *exchange(uint64_t *random, block *b)
 {
-    uint64_t place = next_random(random) % PLACES;
+    uint64_t place = next_random(random) % place_count;
     if (__atomic_load_n(&flushing, __ATOMIC_ACQUIRE))
         place /= 2;
     return __atomic_exchange_n(&places[place], b, __ATOMIC_ACQ_REL);
@@ -107,7 +111,7 @@ static block *exchange(uint64_t *random, block *b)
 static void *work(void *argument)
 {
     uint64_t random = (uintptr_t)argument;
-    block *spare = &pool[PLACES + (uintptr_t)argument % THREADS];
+    block *spare = &pool[PLACES_MAX + (uintptr_t)argument % THREADS];
     while (!__atomic_load_n(&over, __ATOMIC_ACQUIRE)) {
         if (__atomic_load_n(&standing, __ATOMIC_ACQUIRE)) {
             pthread_barrier_wait(&stands);
@@ -143,7 +147,18 @@ static void read_events(sum (*into)[EVENTS])
                           __atomic_load_n(&events[i][k].bytes, __ATOMIC_SEQ_CST)};
 }
 
-static void flush_and_tell()
+/* Of all blocks, while nobody changes them. */
+static const site_truth *what_stands()
+{
+    static site_truth sites[SITES];
+    memset(sites, 0, sizeof(sites));
+    for (const block &b : pool)
+        if (b.data)
+            sites[b.site].add(b.size, interval);
+    return sites;
+}
+
+static void flush_and_tell(bool still)
 {
     static sum before[SITES][EVENTS], begun[SITES][EVENTS], after[SITES][EVENTS];
     static int number;
@@ -155,21 +170,26 @@ static void flush_and_tell()
         _exit(7);
     read_events(after);
     __atomic_store_n(&flushing, 0, __ATOMIC_RELEASE);
+    const site_truth *truth = still ? what_stands() : nullptr;
     for (int i = 0; i < SITES; i++) {
         const sum &there = before[i][ALLOC_ENDED], &gone = begun[i][FREE_BEGUN],
                   &old = begun[i][OLD_FREE_BEGUN], &going = after[i][OLD_FREE_BEGUN],
                   &most = after[i][ALLOC_BEGUN], &freed = before[i][FREE_ENDED];
-        printf("at %d %d %lld %lld %lld %lld\n", number, i,
+        printf("at %d %d %lld %lld %lld %lld", number, i,
                (long long)(there.objects - gone.objects - (going.objects - old.objects)),
                (long long)(there.bytes - gone.bytes - (going.bytes - old.bytes)),
                (long long)(most.objects - freed.objects), (long long)(most.bytes - freed.bytes));
+        if (truth)
+            printf(" %.6g %.6g %.6g %.6g", truth[i].samples, truth[i].variance, truth[i].largest,
+                   truth[i].spread);
+        printf("\n");
     }
     number++;
 }
 
 static void wait_for_operations()
 {
-    uint64_t end = __atomic_load_n(&operations, __ATOMIC_RELAXED) + THREADS * OPERATIONS;
+    uint64_t end = __atomic_load_n(&operations, __ATOMIC_RELAXED) + THREADS * operations_between;
     while (__atomic_load_n(&operations, __ATOMIC_RELAXED) < end) {
         const timespec time = {0, 1000000};
         nanosleep(&time, nullptr);
@@ -199,7 +219,10 @@ int main(int argc, char **argv)
     *(void **)&flush = dlsym(RTLD_DEFAULT, "libagent_flush");
     if (!flush)
         return 4;
-    for (int i = 0; i < PLACES; i++)
+    interval = (double)number_argument(argc, argv, 3, 1);
+    place_count = number_argument(argc, argv, 4, 5000);
+    operations_between = number_argument(argc, argv, 5, 300);
+    for (uint64_t i = 0; i < place_count; i++)
         places[i] = &pool[i];
     pthread_barrier_init(&stands, nullptr, THREADS + 1);
     pthread_barrier_init(&goes, nullptr, THREADS + 1);
@@ -210,11 +233,11 @@ int main(int argc, char **argv)
         limit_memory(true);
         wait_for_operations();
         limit_memory(false);
-        flush_and_tell();
+        flush_and_tell(false);
         __atomic_store_n(&standing, 1, __ATOMIC_RELEASE);
         pthread_barrier_wait(&stands);
         __atomic_store_n(&standing, 0, __ATOMIC_RELEASE);
-        flush_and_tell();
+        flush_and_tell(true);
         if (i + 1 == flushes)
             __atomic_store_n(&over, 1, __ATOMIC_RELEASE);
         pthread_barrier_wait(&goes);

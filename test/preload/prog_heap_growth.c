@@ -4,7 +4,7 @@
  * leak INTERVAL BYTES, steady INTERVAL BYTES: allocates and frees, 2,000 blocks live at a time;
  * then a mark; then goes on until it has allocated BYTES. In 1,000 allocations there is one of
  *         site_once, of 1 KiB, which `leak` never frees. Tells what each site grew by, and variance
- *         and largest step of what a profile can say of it, as check_truth_heap.c has them.
+ *         and largest step of what a profile can say of it, as heap_bound.h has them.
  * mark, option, restart, fork: 100 blocks of 1,000 bytes by site_before; the mark (by the function,
  *         by LIBAGENT_HEAP_MARK, by a stop and start, none); 40 of them are freed, and 60 allocated
  *         by site_after; fork: after a mark, and its child then allocates 5 by site_child.

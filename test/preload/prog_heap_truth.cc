@@ -3,11 +3,9 @@
 /* prog_heap_truth SEED INTERVAL [THREADS OPERATIONS PLACES]: threads that allocate at 1,000 sites
  * (stacks of outer_I, middle_J, inner_K), hand blocks on to each other, free what others allocated,
  * and reallocate up, down and in vain. What lives at the end is written, a line a site: site I J K
- * OBJECTS BYTES SAMPLES VARIANCE LARGEST SPREAD. SAMPLES: how many of these a sampler of that
- * INTERVAL is to expect; VARIANCE: of its estimate of the bytes, LARGEST: what one sample adds to
- * it at most, of blocks that are not sampled for certain (but once in e^40); SPREAD: the variance
- * of its estimate of the objects. */
-#include <cmath>
+ * OBJECTS BYTES SAMPLES VARIANCE LARGEST SPREAD, for a sampler of that INTERVAL (struct
+ * site_truth).
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -67,25 +65,10 @@ static void *work(void *argument)
 
 static void report()
 {
-    static struct {
-        uint64_t objects, bytes;
-        double samples, variance, largest, spread;
-    } sites[SITES];
-    for (uint64_t i = 0; i < place_count; i++) {
-        const block *b = places[i];
-        if (!b->data)
-            continue;
-        auto &site = sites[b->site];
-        double p = interval > 1 ? -expm1(-(double)b->size / interval) : 1;
-        double size = (double)b->size;
-        site.objects++;
-        site.bytes += b->size;
-        site.samples += p;
-        site.variance += size * size * (1 - p) / p;
-        site.spread += (1 - p) / p;
-        if (size <= 40 * interval)
-            site.largest = fmax(site.largest, size / p);
-    }
+    static site_truth sites[SITES];
+    for (uint64_t i = 0; i < place_count; i++)
+        if (places[i]->data)
+            sites[places[i]->site].add(places[i]->size, interval);
     for (int i = 0; i < SITES; i++)
         if (sites[i].objects)
             printf("site %d %d %d %llu %llu %.6g %.6g %.6g %.6g\n", i / (WAYS * WAYS),

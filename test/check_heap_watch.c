@@ -24,7 +24,7 @@ enum { MIB = 1 << 20, SITE = 7, SIZE = 100 };
 static void setup(void)
 {
     flush_fixture_start();
-    options.profiles |= PROFILE_HEAP;
+    options.profiles = PROFILE_ALLOC | PROFILE_HEAP; /* one file a window */
     heap_fixture_start(16 * (size_t)MIB);
 }
 

@@ -68,8 +68,8 @@ static inline void heap_filter_change(uintptr_t address, int by)
     do {
         if (heap_filter_count(seen) == HEAP_FILTER_STUCK)
             return;
-        uint8_t places = (uint8_t)((seen >> 8) + by * heap_filter_place(address));
-        wanted = (uint16_t)(places << 8 | (uint8_t)(heap_filter_count(seen) + by));
+        uint8_t sum = (uint8_t)((seen >> 8) + by * heap_filter_place(address));
+        wanted = (uint16_t)(sum << 8 | (uint8_t)(heap_filter_count(seen) + by));
         step(word);
     } while (!__atomic_compare_exchange_n(word, &seen, wanted, true, __ATOMIC_RELAXED,
                                           __ATOMIC_RELAXED));

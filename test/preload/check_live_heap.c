@@ -183,7 +183,7 @@ static void expect_about_many(const struct profile *profile, double variance, do
     int64_t seen = profile_last_self(profile, LIVE_OBJECTS, "site_many");
     fprintf(stderr, "%lld objects of %d, bound %.0f\n", (long long)seen, MANY, bound);
     ck_assert_double_le(fabs((double)seen - MANY), bound);
-    ck_assert_double_le(bound, MANY / 4); /* so that it is one */
+    ck_assert_double_le(bound, MANY / 4.0); /* so that it is one */
     ck_assert_int_eq(profile_last_self(profile, LIVE_BYTES, "site_many"), seen * SIZE);
     ck_assert_int_eq(profile_self(profile, ALLOC_OBJECTS, "site_many"), MANY);
 }
@@ -217,7 +217,8 @@ START_TEST(test_near_the_end_of_memory_sums_stay_right_and_it_is_told)
     double step = (double)profile_figure(&profile, "records of the live heap") / 4;
     double variance = 0, largest = 1;
     ck_assert_double_lt(step * 4, MANY * 0.75); /* or nothing is thinned much */
-    for (double left = MANY - 3 * step; left > 0; left -= step) {
+    int steps = (int)ceil((MANY - 3 * step) / step);
+    for (int i = 0; i < steps; i++) {
         largest *= 2;
         variance += 2 * step * (largest - 1);
     }

@@ -227,15 +227,7 @@ static bool settle_work(int error, bool last_try, uint32_t seen)
     return keep;
 }
 
-enum step {
-    STEP_TRY,
-    STEP_LAST_TRY,
-    STEP_LAST_SENDS,
-    STEP_SAY_LOST,
-    STEP_REST,
-    STEP_WAIT,
-    STEP_END
-};
+enum step { STEP_TRY, STEP_LAST_TRY, STEP_LAST_SEND, STEP_SAY, STEP_REST, STEP_WAIT, STEP_END };
 
 /* `drains`: the loop is to end when nothing is left. */
 static enum step next_step(bool drains)
@@ -252,10 +244,10 @@ static enum step next_step(bool drains)
         step = drains || state.finishing ? STEP_LAST_TRY : STEP_TRY;
     } else if ((drains || state.finishing) && state.sending) {
         state.busy = true;
-        step = STEP_LAST_SENDS;
+        step = STEP_LAST_SEND;
     } else if (lost_at_end > 0) {
         /* Still busy: who waits for the end may end the process, so the line comes first. */
-        step = STEP_SAY_LOST;
+        step = STEP_SAY;
     } else if ((drains || state.finishing) && has_sent) {
         state.busy = true;
         step = STEP_REST;
@@ -316,10 +308,10 @@ static void run(bool drains, bool may_send)
         case STEP_LAST_TRY:
             try_work(step == STEP_LAST_TRY, seen, may_send);
             break;
-        case STEP_LAST_SENDS:
+        case STEP_LAST_SEND:
             finish_sending(may_send);
             break;
-        case STEP_SAY_LOST:
+        case STEP_SAY:
             log_error("profiles that could not be written and are lost: %u", lost_at_end);
             lost_at_end = 0;
             break;

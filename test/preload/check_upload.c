@@ -23,7 +23,7 @@ static void recurse(struct run *run, const char *ms, const char *const *environm
                                       .seconds = 60});
 }
 
-/* Until the receiver has so many such lines: with the one at the end, windows enough. */
+/* Until the receiver has so many such lines. The last window may be too short for a sample. */
 static void pace(struct run *run, const char *words, int lines, const char *const *environment)
 {
     pace_start(run, environment);
@@ -50,7 +50,7 @@ START_TEST(test_all_backends)
 {
     struct run run;
     int port = receiver.port;
-    pace(&run, "post heap", 1,
+    pace(&run, "post heap", 2,
          (const char *[]){receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d,"
                                         "parca+http://127.0.0.1:%d, datadog+http://127.0.0.1:%d,"
                                         "http://127.0.0.1:%d/plain",
@@ -92,7 +92,7 @@ START_TEST(test_two_of_a_kind)
     struct run run;
     const char *spool = receiver_text("LIBAGENT_SPOOL=%s/spool", receiver.folder);
     int port = receiver.port;
-    pace(&run, "fault 200", 1,
+    pace(&run, "fault 200", 2,
          (const char *[]){receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d,"
                                         "pyroscope+http://127.0.0.1:%d/=503,"
                                         "pyroscope+http://127.0.0.1:%d/=200",
@@ -114,7 +114,7 @@ END_TEST
 START_TEST(test_what_arrives_is_true)
 {
     struct run run;
-    pace(&run, "parca cpu", 1,
+    pace(&run, "parca cpu", 2,
          (const char *[]){receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d,"
                                         "parca+http://127.0.0.1:%d",
                                         receiver.port, receiver.port),

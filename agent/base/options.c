@@ -206,9 +206,8 @@ static void describe(const struct option_row *row, char out[ACCEPTED_SIZE])
         break;
     case TYPE_SIGNAL:
         format(out, ACCEPTED_SIZE,
-               "none, or a signal that programs may handle (not KILL, STOP, those of faults, 32, "
-               "33), by "
-               "name or number, as USR2, 12 or RTMIN+3");
+               "none, or a signal that programs may handle, not KILL, STOP, those of faults, 32 or "
+               "33, by name or number, as USR2, 12 or RTMIN+3");
         break;
     case TYPE_WORD:
         describe_words(row->words, words, sizeof(words));

@@ -212,10 +212,12 @@ void itimer_yield(void)
 static void put_back_default(void)
 {
     /* The kernel's struct sigaction begins with the handler. */
-    uint64_t now[4] = {0}, by_default[4] = {(uint64_t)(uintptr_t)SIG_DFL};
-    if (sys_call4(SYS_rt_sigaction, kind->signal, NULL, now, sizeof(uint64_t)) == 0 &&
-        now[0] == (uint64_t)(uintptr_t)on_signal)
-        sys_call4(SYS_rt_sigaction, kind->signal, by_default, NULL, sizeof(uint64_t));
+    uint64_t action[4] = {0};
+    if (sys_call4(SYS_rt_sigaction, kind->signal, NULL, action, sizeof(uint64_t)) != 0 ||
+        action[0] != (uint64_t)(uintptr_t)on_signal)
+        return;
+    memset(action, 0, sizeof(action)); /* SIG_DFL */
+    sys_call4(SYS_rt_sigaction, kind->signal, action, NULL, sizeof(uint64_t));
 }
 
 /* True: the program has set the timer by a system call, which no hook sees. */

@@ -21,7 +21,7 @@ def help_text(agent):
 
 def rows_of(text):
     # NAME=value in force, then a line "    what it does (accepted; default D)"
-    pattern = r"^(LIBAGENT_\w+)=.*\n    (.*?) \((.*); default (.*)\)$"
+    pattern = r"^(LIBAGENT_\w+)=.*\n    (.*) \((.*); default (.*)\)$"
     for name, what, accepted, default in re.findall(pattern, text, re.M):
         cells = [f"`{name}`", f"`{default}`" if default else "", accepted, what]
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

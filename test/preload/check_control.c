@@ -164,8 +164,8 @@ START_TEST(test_what_cannot_be_is_told_in_one_line)
 #define NOT_A_SIGNAL(value)                                                                        \
     {{"LIBAGENT_FLUSH_SIGNAL=" value},                                                             \
      "libagent: error: LIBAGENT_FLUSH_SIGNAL=" value                                               \
-     " is not understood: it takes none, or a signal that programs may handle (not KILL, STOP, "   \
-     "those of faults, 32, 33), by name or number, as USR2, 12 or RTMIN+3"}
+     " is not understood: it takes none, or a signal that programs may handle, not KILL, STOP, "   \
+     "those of faults, 32 or 33, by name or number, as USR2, 12 or RTMIN+3"}
         NOT_A_SIGNAL("KILL"),
         NOT_A_SIGNAL("SIGSTOP"),
         NOT_A_SIGNAL("32"),

@@ -255,14 +255,15 @@ coverage:
 $(filter $(TEST)/check_shim_%,$(SUITE_PROGRAMS)): $(TEST)/check_shim_%: \
     $(TEST)/test/check_shim_%.o $(SHIM_OBJECTS) $(TEST)/helpers.a $(TEST)/agent.a
 	$(call say,LINK)
-	$(CC) $(SANITIZE) -o $@ $(LINKED) $(CHECK_LIBS)
+	$(CC) $(SANITIZE) -o $@ $(LINKED) $(SUITE_MAP) $(CHECK_LIBS)
 
 $(TEST)/check_%: $(TEST)/test/check_%.o $(TEST)/helpers.a $(TEST)/agent.a
 	$(call say,LINK)
-	$(CC) $(SANITIZE) -o $@ $(LINKED) $(CHECK_LIBS)
+	$(CC) $(SANITIZE) -o $@ $(LINKED) $(SUITE_MAP) $(CHECK_LIBS)
 
 # The agent is an archive: a suite may define a module's functions itself and so stand in for it.
 # A group: what the agent takes from the shim (agent/base/next.h), the helpers give.
+SUITE_MAP := -Wl,--version-script=test/suite.map
 LINKED = $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
 
 $(TEST)/agent.a: $(TEST_OBJECTS) $(THIRD_PARTY)

@@ -167,15 +167,21 @@ START_TEST(near_the_end_samples_are_thinned)
 END_TEST
 
 /* A stack for each block: their room is what ends. */
-START_TEST(stacks_without_end_are_thinned_and_dropped_with_a_word)
+START_TEST(stacks_without_room_are_folded_and_their_sums_stay)
 {
     heap_fixture_start(MIB);
     uint32_t added = 0;
-    for (uint32_t i = 0; i < 2000000 && !stats_get(STAT_HEAP_DROPPED); i++, added++)
-        heap_fixture_add(address_of(i), 10, 1000 + i);
-    ck_assert_uint_eq(stats_get(STAT_HEAP_DROPPED), 1);
-    ck_assert_uint_gt(stats_get(STAT_HEAP_THINNED), 1000);
-    heap_fixture_audit();
+    for (; added < 2000000 && stats_get(STAT_HEAP_TRUNCATED) < 1000; added++)
+        heap_fixture_add(address_of(added), 10, 1000 + added);
+    /* One that is there already is told as before. */
+    for (uint32_t k = 0; k < 100; k++, added++)
+        heap_fixture_add(address_of(added), 10, 1000);
+    ck_assert_uint_eq(stats_get(STAT_HEAP_TRUNCATED), 1000);
+    ck_assert_uint_eq(stats_get(STAT_HEAP_DROPPED) + stats_get(STAT_HEAP_THINNED), 0);
+    ck_assert_uint_eq(heap_fixture_audit(), added);
+    expect(heap_fixture_sum(0), added, (uint64_t)added * 10);
+    expect(heap_fixture_sum(1000), 101, 1010);
+    expect(heap_fixture_sum(PSEUDO_TRUNCATED), 1000, 10000);
     for (uint32_t i = 0; i < added; i++)
         heap_fixture_free(address_of(i));
     ck_assert_uint_eq(heap_fixture_audit(), 0);
@@ -394,7 +400,7 @@ Suite *suite(void)
     tcase_add_test(tcase, an_occupied_address_shows_a_missed_free);
     tcase_add_test(tcase, the_table_grows_and_loses_nothing);
     tcase_add_test(tcase, near_the_end_samples_are_thinned);
-    tcase_add_test(tcase, stacks_without_end_are_thinned_and_dropped_with_a_word);
+    tcase_add_test(tcase, stacks_without_room_are_folded_and_their_sums_stay);
     tcase_add_test(tcase, one_in_n_samples_stands_for_n);
     tcase_add_test(tcase, nothing_is_added_after_a_stop_and_frees_go_on);
     suite_add_tcase(suite, tcase);

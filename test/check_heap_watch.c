@@ -207,7 +207,7 @@ START_TEST(a_window_without_its_live_heap_says_so_and_has_the_rest)
 END_TEST
 
 /* While another writes to each part of the table of stacks there is no room for a new one. */
-START_TEST(a_sample_that_is_dropped_is_told)
+START_TEST(a_stack_without_room_is_told)
 {
     add(1, SIZE);
     for (int i = 0; i < COUNTED_SHARDS; i++)
@@ -218,9 +218,12 @@ START_TEST(a_sample_that_is_dropped_is_told)
     flush_add_sample(RECORD_ALLOC, 50);
     ck_assert_int_eq(flush_window(false), 1);
     struct profile *profile = flush_read("heap");
-    ck_assert_int_eq(profile_total(profile, LIVE_OBJECTS), 1);
-    ck_assert_int_eq(profile_figure(profile, "live heap: samples dropped: tables full"), 1);
-    ck_assert_uint_eq(heap_fixture_audit(), 1);
+    ck_assert_int_eq(profile_total(profile, LIVE_OBJECTS), 2);
+    ck_assert_int_eq(profile_under(profile, LIVE_BYTES, "libagent truncated"), SIZE);
+    ck_assert_int_eq(
+        profile_figure(profile, "live heap: samples whose stack had no room: libagent truncated"),
+        1);
+    ck_assert_uint_eq(heap_fixture_audit(), 2);
 }
 END_TEST
 
@@ -240,7 +243,7 @@ Suite *suite(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, a_window_without_its_live_heap_says_so_and_has_the_rest);
-    tcase_add_test(tcase, a_sample_that_is_dropped_is_told);
+    tcase_add_test(tcase, a_stack_without_room_is_told);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -49,7 +49,7 @@ struct adding {
 static int add_row(const struct heap_row *row, void *data)
 {
     struct adding *adding = data;
-    demand(row->count >= 1 && row->generation == 1);
+    demand(row->count >= 1 && row->generation == (row->pcs[0] != PSEUDO_TRUNCATED));
     if (adding->site && row->pcs[0] != adding->site)
         return 0;
     adding->sum.objects += row->values.count;

@@ -24,6 +24,7 @@
     X(ALLOC_DROPPED_UNTRACKED, "allocation samples dropped: thread not tracked")                   \
     X(HEAP_THINNED, "live heap: samples thinned out, near LIBAGENT_MEMORY")                        \
     X(HEAP_DROPPED, "live heap: samples dropped: tables full")                                     \
+    X(HEAP_TRUNCATED, "live heap: samples whose stack had no room: libagent truncated")            \
     X(HEAP_SNAPSHOTS_FAILED, "live heap: snapshots that failed")                                   \
     X(HEAP_MISSED_FREES, "live heap: frees that were not seen")                                    \
     X(SAMPLES_TRUNCATED, "samples folded into libagent truncated: table full")                     \

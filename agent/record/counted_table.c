@@ -223,6 +223,8 @@ uint32_t counted_hold(struct counted_table *table, const uint64_t *key, uint32_t
 
 void counted_share(struct counted_table *table, uint32_t ref)
 {
+    if (!ref)
+        return;
     struct counted_entry *entry = counted_at(table, ref);
     step(&entry->count);
     add_relaxed(&entry->count, 1);
@@ -243,6 +245,8 @@ static void queue_dead(struct counted_table *table, struct counted_shard *shard,
 
 void counted_drop(struct counted_table *table, uint32_t ref)
 {
+    if (!ref)
+        return;
     struct counted_entry *entry = counted_at(table, ref);
     step(&entry->count);
     uint32_t seen = load_relaxed(&entry->count);
@@ -253,15 +257,6 @@ void counted_drop(struct counted_table *table, uint32_t ref)
                                           __ATOMIC_RELAXED));
     if (seen == 1)
         queue_dead(table, shard_of(table, ref), ref);
-}
-
-uint32_t counted_fill(const struct counted_table *table, const uint64_t *key, uint32_t words)
-{
-    uint32_t home = (uint32_t)(intern_hash(key, words) >> 32) % COUNTED_SHARDS;
-    const struct counted_shard *shard = &table->shards[home];
-    uint64_t rooms = (uint64_t)load_relaxed(&shard->in_use) * COUNTED_FULL / table->rooms;
-    uint64_t entries = (uint64_t)load_relaxed(&shard->entries) * COUNTED_FULL / entries_max(table);
-    return (uint32_t)MAX_OF(rooms, entries);
 }
 
 uint32_t counted_drain(struct counted_table *table)

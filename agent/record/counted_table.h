@@ -68,13 +68,10 @@ int counted_create(struct counted_table *table, size_t bytes) MUST_USE;
 void counted_destroy(struct counted_table *table);
 /* A reference (never 0) to the key; 0: no room, or every shard was busy. */
 uint32_t counted_hold(struct counted_table *table, const uint64_t *key, uint32_t words) MUST_USE;
-/* One more, for a holder of one. */
+/* One more, for a holder of one; one less. Of 0: nothing. */
 void counted_share(struct counted_table *table, uint32_t ref);
 void counted_drop(struct counted_table *table, uint32_t ref);
 struct counted_entry *counted_at(const struct counted_table *table, uint32_t ref);
-/* How full the shard is where the key belongs, of COUNTED_FULL. */
-enum { COUNTED_FULL = 1 << 16 };
-uint32_t counted_fill(const struct counted_table *table, const uint64_t *key, uint32_t words);
 /* Frees the dead of shards that are not busy. Returns the number of keys. */
 uint32_t counted_drain(struct counted_table *table);
 /* In a fork child: shards that a thread of the parent was in begin anew; what is held there stays

@@ -23,8 +23,7 @@ static void drop_rows(struct kept *kept)
         const struct heap_ref_row *row = &kept->rows[kept->count - 1];
         store_release(&kept->count, kept->count - 1);
         counted_drop(&heap.keys, row->stack);
-        if (row->thread)
-            counted_drop(&heap.keys, row->thread);
+        counted_drop(&heap.keys, row->thread);
     }
 }
 
@@ -43,8 +42,7 @@ static void drop(struct kept **place)
 static void add_row(struct kept *kept, const struct heap_ref_row *row)
 {
     counted_share(&heap.keys, row->stack);
-    if (row->thread)
-        counted_share(&heap.keys, row->thread);
+    counted_share(&heap.keys, row->thread);
     kept->rows[kept->count] = *row;
     kept->facts.bytes += row->values.amount; /* in bytes at the end */
     store_release(&kept->count, kept->count + 1);

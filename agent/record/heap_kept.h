@@ -13,7 +13,7 @@
  *     behind of stays in the child: its stack is not freed there, which costs its room.
  *
  * Memory counts for LIBAGENT_MEMORY: 40 bytes a row, of which there is one a stack and thread (and
- * size class); their stacks are in the live heap's table, whose samples are thinned as it fills.
+ * size class); their stacks are in the live heap's table.
  *
  * Owns: what is kept. Context: TICK, INIT, THR under LOCK_FLUSH. Locks: none. */
 #ifndef LIBAGENT_HEAP_KEPT_H

@@ -37,7 +37,7 @@ struct heap_record {
     uint64_t state;         /* number << HEAP_CONDITION_BITS | enum heap_condition */
     uint64_t size;          /* as the program asked for it */
     uint64_t weight;        /* allocations that it stands for, in 1/2^16 */
-    uint32_t stack, thread; /* references of the counted table; thread 0: none */
+    uint32_t stack, thread; /* references of the counted table; 0: none */
     uint32_t born_s;        /* CLOCK_MONOTONIC, seconds */
     uint32_t next;          /* free ones */
 };

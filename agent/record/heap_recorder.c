@@ -111,8 +111,7 @@ void heap_give_back(uint32_t ref)
     add_relaxed(&heap.live, -1u);
     add_relaxed(&heap.amount, -amount_of(record));
     counted_drop(&heap.keys, record->stack);
-    if (record->thread)
-        counted_drop(&heap.keys, record->thread);
+    counted_drop(&heap.keys, record->thread);
     heap_pool_give(&heap.pool, ref, list_of(record->address));
 }
 
@@ -139,13 +138,11 @@ static uint32_t thinning_of(uint64_t in_use, uint64_t size)
 }
 
 /* 0: the sample is not kept, else how many it stands for. */
-static uint64_t draw(const uint64_t *key, uint32_t words, struct rng *rng)
+static uint64_t draw(struct rng *rng)
 {
     if (heap.one_in > 1 && rng_next(rng) % heap.one_in != 0)
         return 0;
-    uint32_t records = thinning_of(load_relaxed(&heap.live), heap.pool.size);
-    uint32_t keys = thinning_of(counted_fill(&heap.keys, key, words), COUNTED_FULL);
-    uint32_t thinning = MAX_OF(records, keys);
+    uint32_t thinning = thinning_of(load_relaxed(&heap.live), heap.pool.size);
     if (thinning == 0)
         return heap.one_in;
     stats_add(STAT_HEAP_THINNED, 1);
@@ -153,21 +150,21 @@ static uint64_t draw(const uint64_t *key, uint32_t words, struct rng *rng)
     return (rng_next(rng) & mask) ? 0 : heap.one_in << thinning;
 }
 
-/* Fills a record with references of its own. 0: no room. */
+/* Fills a record with references of its own. 0: no room. Where there is none for its stack, it has
+ * none: it counts as it is, as libagent truncated, since one that was thinned out could stand for a
+ * thousand others, and a stack that is known already needs no room. */
 static uint32_t make_record(const struct heap_sample *sample, const uint64_t *key, uint32_t words)
 {
-    uint32_t thread = 0;
     uint32_t ref = heap_pool_take(&heap.pool, list_of((uintptr_t)sample->pointer));
     if (!ref)
         return 0;
     uint32_t stack = counted_hold(&heap.keys, key, words);
-    if (stack && sample->thread)
+    uint32_t thread = 0;
+    if (sample->thread)
         thread = counted_hold(&heap.keys, (const uint64_t *)sample->thread,
                               sizeof(*sample->thread) / sizeof(uint64_t));
-    if (!stack) {
-        heap_pool_give(&heap.pool, ref, list_of((uintptr_t)sample->pointer));
-        return 0;
-    }
+    if (!stack)
+        stats_add(STAT_HEAP_TRUNCATED, 1);
     struct heap_record *record = heap_pool_at(&heap.pool, ref);
     step(record);
     store_relaxed(&record->address, (uintptr_t)sample->pointer);
@@ -205,12 +202,12 @@ void heap_recorder_add(const struct heap_sample *sample, struct rng *rng)
     const uint64_t *key = record_stack_key(sample->stack, sample->frames, &words);
     if (heap_may_be_recorded(sample->pointer))
         end_missed(address);
-    uint64_t times = draw(key, words, rng);
+    uint64_t times = draw(rng);
     if (!times)
         return;
     uint32_t ref = make_record(sample, key, words);
     if (!ref) {
-        stats_add(STAT_HEAP_DROPPED, 1);
+        stats_add(STAT_HEAP_DROPPED, times);
         return;
     }
     struct heap_record *record = heap_pool_at(&heap.pool, ref);
@@ -220,7 +217,7 @@ void heap_recorder_add(const struct heap_sample *sample, struct rng *rng)
     heap_record_publish(record);
     heap_filter_change(address, 1);
     if (!heap_slots_insert(&heap.slots, address, ref)) {
-        stats_add(STAT_HEAP_DROPPED, 1);
+        stats_add(STAT_HEAP_DROPPED, times);
         end_record(ref);
     }
     note_change();

@@ -30,7 +30,8 @@
  * a realloc to a new address between its two records not at all.
  *
  * Near the end of its memory new samples are thinned: one in 2, 4, 8 ... is kept, with as much more
- * weight, so that the sums stay right as long as there is room at all.
+ * weight, so that the sums stay right as long as there is room at all. Where the room for stacks is
+ * used up, what comes with a new one counts as libagent truncated.
  *
  * Frees are followed in every state of the agent. A stop that ends sampling calls
  * heap_recorder_stop, waits until no sample is under way, and then calls heap_recorder_clear:

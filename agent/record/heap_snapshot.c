@@ -33,6 +33,8 @@ static uint32_t age_class(uint32_t age_s)
 /* The snapshot's own reference, one for each key. The caller has another one. */
 static void hold_key(uint32_t ref)
 {
+    if (!ref)
+        return;
     struct counted_entry *entry = counted_at(&heap.keys, ref);
     if (entry->mark == snapshot.epoch)
         return;
@@ -64,8 +66,7 @@ static int add_to_row(const struct heap_ref_row *look)
     if (snapshot.rows.error)
         return snapshot.rows.error;
     hold_key(look->stack);
-    if (look->thread)
-        hold_key(look->thread);
+    hold_key(look->thread);
     return pair_map_add(&snapshot.by_key, key, kind,
                         (uint32_t)(snapshot.rows.size / sizeof(*look)));
 }
@@ -133,13 +134,14 @@ int heap_ref_rows_each(const struct heap_ref_row *rows, size_t count,
                        int (*each)(const struct heap_row *, void *), void *data)
 {
     static const struct thread_label unknown;
+    static const uint64_t truncated = PSEUDO_TRUNCATED;
     for (size_t i = 0; i < count; i++) {
         const struct heap_ref_row *row = &rows[i];
-        const struct counted_entry *stack = counted_at(&heap.keys, row->stack);
+        const struct counted_entry *stack = row->stack ? counted_at(&heap.keys, row->stack) : NULL;
         struct heap_row out = {
-            .generation = (uint32_t)stack->key[0],
-            .pcs = stack->key + 1,
-            .count = stack->words - 1u,
+            .generation = stack ? (uint32_t)stack->key[0] : 0,
+            .pcs = stack ? stack->key + 1 : &truncated,
+            .count = stack ? stack->words - 1u : 1,
             .thread =
                 row->thread ? (const void *)counted_at(&heap.keys, row->thread)->key : &unknown,
             .age_s = row->age_s,

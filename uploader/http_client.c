@@ -55,11 +55,39 @@ static void *open_library(void)
     return handle;
 }
 
+static bool has_object(const char *name)
+{
+    void *handle = next.dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle && next.dlclose)
+        next.dlclose(handle);
+    return handle;
+}
+
+/* The names of those that know OPENSSL_INIT_NO_ATEXIT. */
+static bool program_has_openssl(void)
+{
+    return has_object("libcrypto.so.3") || has_object("libcrypto.so.1.1");
+}
+
+/* OpenSSL, which libcurl may use, tidies up by a function that it registers with exit: it would run
+ * in the program's thread, and in that of each fork child that calls exit, and make system calls
+ * for which a seccomp filter of the program's may kill. What it would free goes with the process.
+ * Called before libcurl is set up: what counts is how OpenSSL is set up first. */
+static void register_no_cleanup(void *handle)
+{
+    enum { OPENSSL_INIT_NO_ATEXIT = 0x00080000 };
+    int (*init)(uint64_t options, const void *settings) =
+        (int (*)(uint64_t, const void *))next.dlsym(handle, "OPENSSL_init_crypto");
+    if (init)
+        (void)init(OPENSSL_INIT_NO_ATEXIT, NULL);
+}
+
 /* NULL, or why there is no client. */
 static const char *find_functions(void)
 {
     if (!next.dlopen || !next.dlsym)
         return "this libc has no dlopen";
+    bool is_theirs = program_has_openssl(); /* its end is as the program is used to */
     void *handle = open_library();
     if (!handle)
         return "there is no libcurl.so.4 (Debian: libcurl4; Alpine, Fedora: libcurl)";
@@ -71,6 +99,8 @@ static const char *find_functions(void)
     CURL_FUNCTIONS(X)
 #undef X
     /* NOLINTEND(bugprone-macro-parentheses) */
+    if (all && !is_theirs)
+        register_no_cleanup(handle);
     return all ? NULL : "the libcurl that is installed is older than 7.28";
 }
 

@@ -1,5 +1,6 @@
 /* A program that puts itself under seccomp is not killed for calls of the agent's. */
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 
 #include "test/check.h"
@@ -87,6 +88,32 @@ START_TEST(test_works_on_after_a_period)
 }
 END_TEST
 
+/* An upload was tried before it enters, and libcurl and what that needs is there: none of them has
+ * exit call what the filter kills for. */
+START_TEST(test_upload_leaves_nothing_to_exit)
+{
+    struct run with, without;
+    struct run_request request = {
+        .program = "harm_seccomp",
+        .arguments = (const char *[]){"few-prctl", "100", NULL},
+        /* Nobody listens there. */
+        .environment = (const char *[]){"LIBAGENT_UPLOAD_URL=http://127.0.0.1:1",
+                                        "LIBAGENT_PERIOD=60s", "LIBAGENT_LOG=warn", NULL},
+        .seconds = 60};
+    run_start(&with, &request);
+    request.without_agent = true;
+    run_start(&without, &request);
+    run_wait(&with);
+    run_wait(&without);
+    run_expect_quiet_success(&without);
+    ck_assert_msg(strstr(with.err, "a profile was not taken by post"), "%s", with.err);
+    ck_assert_int_eq(with.status, without.status);
+    ck_assert_str_eq(with.out, without.out);
+    run_free(&with);
+    run_free(&without);
+}
+END_TEST
+
 /* What its parent sees of a process that entered after the agent's first period. */
 START_TEST(test_nothing_of_the_agent_is_left)
 {
@@ -139,6 +166,7 @@ Suite *suite(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, test_works_on, 0, CASES);
     tcase_add_loop_test(tcase, test_works_on_after_a_period, 0, LATE_CASES);
+    tcase_add_test(tcase, test_upload_leaves_nothing_to_exit);
     tcase_add_test(tcase, test_nothing_of_the_agent_is_left);
     tcase_add_test(tcase, test_asking_changes_nothing);
     suite_add_tcase(suite, tcase);

@@ -130,6 +130,23 @@ START_TEST(what_has_no_room_goes_to_the_spool)
 }
 END_TEST
 
+/* Each is counted, and their sum is for the end. */
+START_TEST(what_the_spool_does_not_take_is_lost)
+{
+    uint64_t dropped = stats_get(STAT_UPLOADS_DROPPED);
+    start("/proc/no/spool");
+    ck_assert(!sender_has_losses());
+    for (uint32_t i = 0; i < SENDER_QUEUE_LENGTH + 2; i++)
+        take(i, 100);
+    ck_assert_uint_eq(stats_get(STAT_UPLOADS_DROPPED), dropped + 2);
+    ck_assert(sender_has_losses());
+    sender_finish(0, false);
+    ck_assert_uint_eq(stats_get(STAT_UPLOADS_DROPPED), dropped + SENDER_QUEUE_LENGTH + 2);
+    sender_say_losses();
+    ck_assert(!sender_has_losses());
+}
+END_TEST
+
 static void setup(void)
 {
     snprintf(base, sizeof(base), "%s", temp_folder_make());
@@ -153,6 +170,7 @@ Suite *suite(void)
     tcase_add_test(all, oldest_goes_when_it_is_full);
     tcase_add_test(all, bytes_are_bounded);
     tcase_add_test(all, what_has_no_room_goes_to_the_spool);
+    tcase_add_test(all, what_the_spool_does_not_take_is_lost);
     suite_add_tcase(suite, all);
     return suite;
 }

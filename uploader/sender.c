@@ -51,6 +51,7 @@ struct queue {
 
 static const struct upload_config *config;
 static bool in_spool_failure;
+static unsigned lost_to_spool; /* it did not take them; not yet said */
 static enum compression compression;
 static bool (*stop)(void);
 static struct queue queues[UPLOAD_DESTINATIONS];
@@ -61,6 +62,8 @@ static struct rng rng;
 static void start_process(void)
 {
     memset(queues, 0, sizeof(queues));
+    in_spool_failure = false;
+    lost_to_spool = 0;
     rng_split(&rng);
     spread_ns = (uint64_t)((double)MIN_OF(config->options.period_ns, SPREAD_LIMIT_NS) *
                            (1 - rng_unit(&rng)));
@@ -200,9 +203,10 @@ static bool keep_item(struct item *item)
         has_spool() ? spool_put(spool, &item->entry, clock_realtime_ns(), &losses) : -ENOENT;
     count_losses(&losses);
     if (has_spool() && error && !in_spool_failure)
-        log_error("a profile cannot be kept in %s: %s (errno %d)", spool->folder, error_text(error),
-                  -error);
+        log_error("a profile cannot be kept in %s (LIBAGENT_SPOOL): %s (errno %d)", spool->folder,
+                  error_text(error), -error);
     in_spool_failure = has_spool() && error;
+    lost_to_spool += in_spool_failure;
     if (error)
         end_item(item, STAT_UPLOADS_DROPPED, "dropped");
     else
@@ -435,8 +439,21 @@ void sender_finish(uint64_t deadline_ns, bool may_send)
                 break;
         }
         while (queues[i].count)
-            lost += !keep_first(&queues[i]);
+            lost += !keep_first(&queues[i]) && !has_spool();
     }
     if (lost)
         log_error("%u profiles could not be sent before the end, and are lost", lost);
+}
+
+bool sender_has_losses(void)
+{
+    return lost_to_spool;
+}
+
+void sender_say_losses(void)
+{
+    if (lost_to_spool)
+        log_error("profiles that could not be kept in %s (LIBAGENT_SPOOL) and are lost: %u",
+                  config->options.spool.folder, lost_to_spool);
+    lost_to_spool = 0;
 }

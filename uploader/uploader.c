@@ -245,7 +245,7 @@ static enum step next_step(bool drains)
     } else if ((drains || state.finishing) && state.sending) {
         state.busy = true;
         step = STEP_LAST_SEND;
-    } else if (lost_at_end > 0) {
+    } else if (lost_at_end > 0 || ((drains || state.finishing) && sender_has_losses())) {
         /* Still busy: who waits for the end may end the process, so the line comes first. */
         step = STEP_SAY;
     } else if ((drains || state.finishing) && has_sent) {
@@ -287,6 +287,14 @@ static void finish_sending(bool may_send)
     lock_release(&state.lock);
 }
 
+static void say_losses(void)
+{
+    if (lost_at_end)
+        log_error("profiles that could not be written and are lost: %u", lost_at_end);
+    lost_at_end = 0;
+    sender_say_losses();
+}
+
 static void try_work(bool last_try, uint32_t seen, bool may_send)
 {
     int error = ship_work();
@@ -312,8 +320,7 @@ static void run(bool drains, bool may_send)
             finish_sending(may_send);
             break;
         case STEP_SAY:
-            log_error("profiles that could not be written and are lost: %u", lost_at_end);
-            lost_at_end = 0;
+            say_losses();
             break;
         case STEP_REST:
             routes_rest();

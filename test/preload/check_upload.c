@@ -312,6 +312,28 @@ START_TEST(test_spool_alone)
 }
 END_TEST
 
+/* One line at the first, one with the sum at the end, whether it was to be sent before or not. */
+START_TEST(test_spool_that_takes_nothing)
+{
+    static const char *const urls[] = {"LIBAGENT_UPLOAD_URL",
+                                       "LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:1"};
+    struct run run;
+    recurse(&run, "300",
+            (const char *[]){"LIBAGENT_SPOOL=/proc/no/spool", urls[_i], "LIBAGENT_OUTPUT",
+                             "LIBAGENT_PROFILES=cpu,alloc", NULL});
+    run_expect_success(&run);
+    const char *first = strstr(run.err, "a profile cannot be kept in /proc/no/spool "
+                                        "(LIBAGENT_SPOOL): no such file or directory");
+    ck_assert_msg(first != NULL, "%s", run.err);
+    ck_assert_ptr_null(strstr(first + 1, "a profile cannot be kept"));
+    ck_assert_msg(strstr(first, "profiles that could not be kept in /proc/no/spool "
+                                "(LIBAGENT_SPOOL) and are lost: 2\n"),
+                  "%s", run.err);
+    ck_assert_ptr_null(strstr(run.err, "could not be sent before the end"));
+    run_free(&run);
+}
+END_TEST
+
 START_TEST(test_wrong_url_sends_nothing)
 {
     struct run run;
@@ -343,6 +365,7 @@ Suite *suite(void)
     tcase_add_test(http, test_datadog_key_of_file);
     tcase_add_test(http, test_spool);
     tcase_add_test(http, test_spool_alone);
+    tcase_add_loop_test(http, test_spool_that_takes_nothing, 0, 2);
     tcase_add_test(http, test_wrong_url_sends_nothing);
     tcase_add_test(receiver_case(suite, "unix", RECEIVER_UNIX), test_datadog_socket);
     tcase_add_test(receiver_case(suite, "tls", RECEIVER_TLS), test_tls);

@@ -179,6 +179,10 @@ START_TEST(numbers_as_labels_and_captures)
     struct label_set set = {.count = 0}, empty = {.count = 0}, both = {.count = 0};
     struct label_set capture = {.count = 0};
     const int64_t least = INT64_MIN;
+    /* In doubles the first two and the last two would be one. */
+    static const int64_t large[] = {1ll << 53, (1ll << 53) + 1, 1 - (1ll << 53), -(1ll << 53),
+                                    -(1ll << 53) - 1};
+    enum { NUMBERS = sizeof(large) / sizeof(large[0]) };
     uint64_t label[LABEL_WORDS_MAX];
     ck_assert_int_eq(label_make(label, "n", NULL, &least), 0);
     ck_assert_int_eq(label_set_change(&set, &empty, label, true), 1);
@@ -191,9 +195,16 @@ START_TEST(numbers_as_labels_and_captures)
     add(0, stack, 1, &alice, &(struct label_view){.set = &both}, 2);
     add(0, stack, 1, &alice, &(struct label_view){.set = &both, .captures = {&capture}}, 4);
     add(0, stack, 1, &alice, NULL, 8);
+    for (size_t i = 0; i < NUMBERS; i++) {
+        ck_assert_int_eq(label_make(label, "large", NULL, &large[i]), 0);
+        ck_assert_int_eq(label_set_change(&set, &empty, label, true), 1);
+        add(0, stack, 1, &alice, &(struct label_view){.set = &set}, 16 << i);
+    }
     read_page(recorder_turn(3, 4), &page);
-    ck_assert_uint_eq(page.row_count, 4);
-    ck_assert_uint_eq(json_array_size(json_object_get(page.data, "labels")), 4);
+    ck_assert_uint_eq(page.row_count, 4 + NUMBERS);
+    ck_assert_uint_eq(json_array_size(json_object_get(page.data, "labels")), 4 + NUMBERS);
+    for (size_t i = 0; i < NUMBERS; i++)
+        ck_assert_int_eq(picture_of_label(&page, 1, "large", NULL, large[i]), 16 << i);
     ck_assert_int_eq(picture_of_label(&page, 1, "n", NULL, INT64_MIN), 7);
     ck_assert_int_eq(picture_of_label(&page, 1, "endpoint", "/checkout", 0), 6);
     ck_assert_int_eq(picture_of_label(&page, 1, "capture", "slice", 0), 4);

@@ -263,7 +263,7 @@ static void write_label_set(struct page *page, const struct label_list *labels)
         if (label->text)
             put_text(page, out, label->text, label->text_size);
         else
-            json_number(out, label->number);
+            json_exact_number(out, label->number);
         json_raw(out, "]");
     }
     json_raw(out, "]");
@@ -364,7 +364,7 @@ static void write_collected(const struct page *page, const char *name, const str
  * names; frames: [name, module], or [name, module, file or -1, line or 0, 1 if it is inlined];
  * files; nodes: parent (-1: none) and frame of each, one
  * behind the other; rows: node, thread or -1, set of labels, and a value of each type, one behind
- * the other; threads: [name, id]; labels: sets of [key, text or number]. */
+ * the other; threads: [name, id]; labels: sets of [key, text or number (a large one as text)]. */
 static void write_data(struct page *page)
 {
     write_about(page);

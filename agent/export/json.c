@@ -23,6 +23,15 @@ void json_number(struct buffer *out, int64_t number)
     buffer_append(out, digits + first, sizeof(digits) - first);
 }
 
+void json_exact_number(struct buffer *out, int64_t number)
+{
+    static const int64_t exact_max = 1ll << 53;
+    const char *quote = number < -exact_max || number > exact_max ? "\"" : "";
+    json_raw(out, quote);
+    json_number(out, number);
+    json_raw(out, quote);
+}
+
 /* The character at `at` where it has to be escaped, and its bytes; else -1. */
 static int to_escape(const unsigned char *at, size_t left, size_t *bytes)
 {

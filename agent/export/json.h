@@ -11,6 +11,9 @@
 /* As it stands: brackets, commas, names of members. */
 void json_raw(struct buffer *out, const char *text);
 void json_number(struct buffer *out, int64_t number);
+/* For readers that have doubles alone, as JSON.parse: beyond 2^53, where some would become others,
+ * between quotes. */
+void json_exact_number(struct buffer *out, int64_t number);
 /* Between quotes. The text is valid UTF-8. < > & and control characters (C0, DEL, C1, and the line
  * ends U+2028 and U+2029) become \u escapes. */
 void json_text(struct buffer *out, const char *text, size_t length);

@@ -212,7 +212,7 @@ static void write_before_exec(void)
     } else if (flush_is_due_at_end() || !uploader_is_done()) {
         account_own_time();
         life_leave();
-        (void)!agent_thread_flush(deadline);
+        agent_thread_flush_last(deadline);
     } else {
         life_leave();
     }

@@ -336,14 +336,18 @@ static int wait_served(uint32_t number, uint64_t deadline_ns)
         if ((int32_t)(seen - number) >= 0)
             return 0;
         uint64_t now = clock_monotonic_ns();
-        if (now >= deadline_ns) {
-            log_error("profiles could not be written in time: given up");
+        if (now >= deadline_ns)
             return -ETIMEDOUT;
-        }
         if (!own_thread_is_there(&agent_thread))
             return -EAGAIN;
         sys_futex_wait(&served, seen, MIN_OF(deadline_ns, now + look_again_ns));
     }
+}
+
+/* Where the process may end before they are: else they are written later. */
+static void say_given_up(void)
+{
+    log_error("profiles could not be written in time: given up");
 }
 
 /* In this thread; not while another makes all anew. */
@@ -367,6 +371,13 @@ int agent_thread_flush(uint64_t deadline_ns)
     return error || uploader_is_done() ? error : -ETIMEDOUT;
 }
 
+void agent_thread_flush_last(uint64_t deadline_ns)
+{
+    /* Before it, others have put their windows behind ours. */
+    if (agent_thread_flush(deadline_ns) != 0 && clock_monotonic_ns() >= deadline_ns)
+        say_given_up();
+}
+
 void agent_thread_want_flush(void)
 {
     if (!own_thread_is_there(&agent_thread) &&
@@ -380,8 +391,11 @@ void agent_thread_want_flush(void)
 static void finish(uint64_t deadline_ns)
 {
     uint32_t number = thread_tls.internal ? 0 : put(REQUEST_FINISH, deadline_ns);
-    if (!number || wait_served(number, deadline_ns) == -EAGAIN)
+    int error = number ? wait_served(number, deadline_ns) : -EAGAIN;
+    if (error == -EAGAIN)
         serve(REQUEST_FINISH, deadline_ns);
+    else if (error)
+        say_given_up();
 }
 
 void agent_thread_finish(uint64_t deadline_ns)

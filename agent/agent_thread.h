@@ -41,6 +41,8 @@ void agent_thread_start_ticks(const struct scheduler *scheduler);
 /* A flush now, and what is queued written. Returns at the CLOCK_MONOTONIC deadline at the latest
  * where a thread of ours does it. 0 or -ETIMEDOUT. INIT, THR. */
 int agent_thread_flush(uint64_t deadline_ns) MUST_USE;
+/* The same where the program may end behind it: says in the log that it was late. INIT, THR. */
+void agent_thread_flush_last(uint64_t deadline_ns);
 /* A flush soon. SIG. */
 void agent_thread_want_flush(void);
 /* The last flush; says in the log what could not be done. INIT. */

@@ -133,7 +133,7 @@ static void end_before_last(void)
 {
     thread_tls.inside = 1;
     if (flush_is_due_at_end() || !uploader_is_done())
-        (void)!agent_thread_flush(ways_out_exit_deadline_ns());
+        agent_thread_flush_last(ways_out_exit_deadline_ns());
     agent_thread_pause(clock_monotonic_ns() + NS_PER_SEC);
     agent_thread_go_on();
     thread_tls.inside = 0;

@@ -191,8 +191,11 @@ START_TEST(the_end_is_not_taken_for_a_flush_that_runs)
     sys_override = hang_or_note;
     store_release(&own.hangs, 1);
     flush_add_sample(RECORD_CPU, 100);
+    own_log_start();
     ck_assert_int_eq(agent_thread_flush(own_in_ms(1)),
                      -ETIMEDOUT); /* makes the thread, which hangs */
+    ck_assert_int_eq(own_log_lines("in time"), 0);
+    agent_thread_flush_last(own_in_ms(1));
     pthread_create(&flushing, NULL, flush_in_thread, NULL);
     while (!load_acquire(&own.hanging))
         ;
@@ -204,6 +207,8 @@ START_TEST(the_end_is_not_taken_for_a_flush_that_runs)
     pthread_join(ending, NULL);
     pthread_join(flushing, NULL);
     ck_assert_int_eq(written_at_end, 2100);
+    ck_assert_int_eq(own_log_lines("in time"), 1);
+    own_log_remove();
 }
 END_TEST
 

@@ -326,6 +326,18 @@ START_TEST(test_many_threads_flush_at_once)
 }
 END_TEST
 
+/* The caller is told, and nothing is lost: no line in the log. */
+START_TEST(test_a_flush_that_is_too_late_is_no_error)
+{
+    struct run with;
+    run(&with, "api", (const char *[]){"flush-in-no-time", NULL},
+        (const char *[]){"LIBAGENT_ALLOC_INTERVAL=64KiB", NULL}, false);
+    run_expect_quiet_success(&with);
+    ck_assert_int_eq(run_number(&with, "then"), 0);
+    run_free(&with);
+}
+END_TEST
+
 /* The live heap's tables stay over a stop: its blocks are live still. */
 START_TEST(test_a_start_has_room_for_wall_time_after_one_of_the_heap)
 {
@@ -370,6 +382,7 @@ Suite *suite(void)
     tcase_add_test(functions, test_a_start_with_less_memory_than_is_in_use_profiles);
     tcase_add_test(functions, test_a_start_does_not_overtake_the_last_window);
     tcase_add_test(functions, test_many_threads_flush_at_once);
+    tcase_add_test(functions, test_a_flush_that_is_too_late_is_no_error);
     suite_add_tcase(suite, functions);
     TCase *restarts = tcase_create("restarts");
     tcase_set_timeout(restarts, 120);

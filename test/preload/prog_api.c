@@ -151,6 +151,14 @@ static void flush_by_many(void)
     say("late", late);
 }
 
+/* Without a wait for the files, which come nevertheless. */
+static void flush_in_no_time(void)
+{
+    for (int late = 0; late < FLUSHES; late += libagent_flush(0) == -ETIMEDOUT)
+        keep(malloc(1 << 20));
+    say("then", libagent_flush(10000));
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
@@ -166,6 +174,8 @@ int main(int argc, char **argv)
         start_behind_the_backend();
     else if (strcmp(name, "flush-by-many") == 0)
         flush_by_many();
+    else if (strcmp(name, "flush-in-no-time") == 0)
+        flush_in_no_time();
     else
         use_if_there();
     return 0;

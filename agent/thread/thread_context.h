@@ -166,6 +166,9 @@ bool thread_owns(const struct thread_slot *slot);
  * others by thread_note_name, which asks the kernel at its first call and at every eighth: a
  * system call that few samples need, and no thread that was never sampled. SIG, HOOK, THR. */
 void thread_note_name(struct thread_slot *slot);
+/* The name of another thread, which no handler or hook of its own has asked for: one that waits may
+ * never run any. As the kernel has it; nothing where that is not told. TICK, INIT. */
+void thread_read_name(struct thread_slot *slot);
 /* At the end of a thread: asks when it was never asked, and threads have named others. THR. */
 void thread_note_last_name(struct thread_slot *slot);
 void thread_named(const char *name);

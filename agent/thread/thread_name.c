@@ -1,7 +1,9 @@
 /* thread_name.c: the names of threads, as samples are labelled with them (thread_context.h). */
+#include <fcntl.h>
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "agent/base/format.h"
 #include "agent/base/sys.h"
 #include "agent/thread/thread_context.h"
 
@@ -21,6 +23,21 @@ void thread_named(const char *name)
     for (size_t i = 0; i + 1 < sizeof(padded) && name[i]; i++)
         padded[i] = name[i];
     memcpy(slot->label.name, padded, sizeof(padded));
+}
+
+void thread_read_name(struct thread_slot *slot)
+{
+    char path[48], name[sizeof(slot->label.name)] = {0};
+    format(path, sizeof(path), "/proc/self/task/%d/comm", slot->tid);
+    int fd = sys_open(path, O_RDONLY, 0);
+    if (fd < 0)
+        return;
+    long length = sys_call3(SYS_read, fd, name, sizeof(name));
+    sys_close(fd);
+    if (length <= 0)
+        return;
+    name[length - 1] = 0; /* a line */
+    memcpy(slot->label.name, name, sizeof(name));
 }
 
 void thread_note_last_name(struct thread_slot *slot)

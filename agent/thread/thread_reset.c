@@ -25,11 +25,15 @@ int thread_reset_all(bool (*is_own)(int tid))
         return -EBUSY;
     if (__atomic_add_fetch(&thread_generation, 1, __ATOMIC_SEQ_CST) == 0)
         store_release(&thread_generation, 1);
+    bool has_names = thread_scan_is_possible();
     for (uint32_t i = 0; i < thread_slot_count(); i++) {
         struct thread_slot *slot = thread_slot_at(i);
-        if (load_acquire(&slot->state) == SLOT_USED && load_relaxed(&slot->tid) != 0 &&
-            !thread_adopt_again(slot))
+        if (load_acquire(&slot->state) != SLOT_USED || load_relaxed(&slot->tid) == 0)
+            continue;
+        if (!thread_adopt_again(slot))
             thread_release_slot(slot);
+        else if (has_names)
+            thread_read_name(slot);
     }
     captures_reset();
     thread_scan_all(is_own);

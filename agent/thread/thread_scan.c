@@ -2,10 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 
 #include "agent/base/compiler.h"
-#include "agent/base/format.h"
 #include "agent/base/sys.h"
 #include "agent/thread/left_threads.h"
 
@@ -77,22 +75,6 @@ static void count_own(int tid, void *data)
     scan->own += scan->is_own(tid);
 }
 
-/* As the kernel has it; nothing where that is not told. */
-static void read_name(struct thread_slot *slot)
-{
-    char path[48], name[sizeof(slot->label.name)] = {0};
-    format(path, sizeof(path), "/proc/self/task/%d/comm", slot->tid);
-    int fd = sys_open(path, O_RDONLY, 0);
-    if (fd < 0)
-        return;
-    long length = sys_call3(SYS_read, fd, name, sizeof(name));
-    sys_close(fd);
-    if (length <= 0)
-        return;
-    name[length - 1] = 0; /* a line */
-    memcpy(slot->label.name, name, sizeof(name));
-}
-
 static void adopt(int tid, void *data)
 {
     struct scan *scan = data;
@@ -105,7 +87,7 @@ static void adopt(int tid, void *data)
     struct thread_slot *slot = thread_adopt(tid);
     if (!slot)
         return;
-    read_name(slot);
+    thread_read_name(slot);
     scan->adopted(slot);
 }
 

@@ -193,6 +193,9 @@ START_TEST(test_a_start_knows_no_wall_time_before_it)
     run_expect_quiet_success(&with);
     snprintf(folder, sizeof(folder), "%s/second", with.folder);
     profile_load(&profile, folder, "wall", with.pid);
+    /* The one that waits all the time has its name, too. */
+    for (size_t i = 0; i < profile.stack_count; i++)
+        ck_assert(!profile.stacks[i].tid || profile.stacks[i].thread[0]);
     int64_t passed = run_number(&with, "wall-ns");
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         snprintf(key, sizeof(key), "%s-tid", kinds[i]);

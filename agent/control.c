@@ -17,6 +17,7 @@ static char path[4096]; /* PATH_MAX; empty: no file */
 static struct option_pairs pairs[2];
 static int current;
 static char seen[OPTION_PAIRS_BYTES]; /* the file's bytes at the last look */
+static long seen_size;
 static bool said_unreadable;
 static bool tries_again; /* to be on: what was recorded before was still being written */
 
@@ -33,9 +34,15 @@ static bool read_file(void)
         return false;
     }
     said_unreadable = false;
-    if (strcmp(text, seen) == 0)
+    if (size == seen_size && memcmp(text, seen, (size_t)size) == 0)
         return false;
-    memcpy(seen, text, (size_t)size + 1);
+    memcpy(seen, text, (size_t)size);
+    seen_size = size;
+    /* What comes before it would be all that is read: an empty file, say, which sets nothing. */
+    if (memchr(text, 0, (size_t)size)) {
+        log_error("LIBAGENT_CONFIG: %s is no text, it holds a byte 0: nothing is changed", path);
+        return false;
+    }
     return option_pairs_from_lines(&pairs[!current], text, path) == 0 &&
            !option_pairs_equal(&pairs[0], &pairs[1]);
 }

@@ -185,29 +185,59 @@ static void be_ended(const char *way)
     work_on(NULL);
 }
 
-static void write_config(const char *text)
+static void write_config_bytes(const char *text, size_t size)
 {
     FILE *file = fopen("new", "w");
-    need(file && fputs(text, file) >= 0 && fclose(file) == 0 && rename("new", "config") == 0,
+    need(file && fwrite(text, 1, size, file) == size && fclose(file) == 0 &&
+             rename("new", "config") == 0,
          "config");
 }
 
+static void write_config(const char *text)
+{
+    write_config_bytes(text, strlen(text));
+}
+
 /* Looks in the agent's log, which is a file. */
+static int count_in_log(const char *text)
+{
+    static char log[8192];
+    int fd = open("log", O_RDONLY), count = 0;
+    ssize_t size = fd < 0 ? 0 : read(fd, log, sizeof(log) - 1);
+    log[size > 0 ? size : 0] = 0;
+    if (fd >= 0)
+        close(fd);
+    for (const char *found = log; (found = strstr(found, text)); found++)
+        count++;
+    return count;
+}
+
 static void wait_for_log(const char *text)
 {
     uint64_t end = clock_ns(CLOCK_MONOTONIC) + limit_ns;
-    static char log[8192];
-    for (;;) {
-        int fd = open("log", O_RDONLY);
-        ssize_t size = fd < 0 ? 0 : read(fd, log, sizeof(log) - 1);
-        log[size > 0 ? size : 0] = 0;
-        if (fd >= 0)
-            close(fd);
-        if (strstr(log, text))
-            return;
+    while (count_in_log(text) == 0) {
         need(clock_ns(CLOCK_MONOTONIC) < end, text);
         nap();
     }
+}
+
+/* Nothing of it is taken, and that is told once, however often it is looked at: once a window. */
+static void configure_by_no_text(void)
+{
+    static const char starts[] = "\0ENABLED=0\n", ends[] = "ENABLED=0\n";
+    write_config_bytes(starts, sizeof(starts) - 1);
+    wait_for_log("holds a byte 0");
+    int windows = count_entries("second");
+    while (count_entries("second") < windows + 2)
+        work_after();
+    need(count_in_log("holds a byte 0") == 1, "told again");
+    write_config_bytes(ends, sizeof(ends)); /* with its 0 */
+    uint64_t end = clock_ns(CLOCK_MONOTONIC) + limit_ns;
+    while (count_in_log("holds a byte 0") < 2) {
+        need(clock_ns(CLOCK_MONOTONIC) < end, "another file is not told");
+        nap();
+    }
+    need(has_timers(), "a file that is no text has changed something");
 }
 
 static void configure(void)
@@ -226,6 +256,7 @@ static void configure(void)
     write_config("ENABLED=0\nFREQUENCY=0\n");
     wait_for_log("FREQUENCY=0 is not understood");
     need(has_timers(), "a wrong file has changed something");
+    configure_by_no_text();
     need(unlink("config") == 0, "unlink");
     wait_for_log("cannot be read");
     need(has_timers(), "a file that is not there has changed something");

@@ -29,6 +29,9 @@
 #include "agent/unwind/unwinder.h"
 #include "agent/ways_out.h"
 
+/* Who came in late is out in microseconds, unless its thread has lost its processor. */
+static const uint64_t reset_wait_ns = NS_PER_SEC;
+
 static char *const *kept_environment;
 static char program_name[256]; /* NAME_MAX */
 static bool is_prepared;
@@ -141,7 +144,7 @@ static int make_all(void)
         error = ways_out_start(kept_environment, program_name, agent_at_exit);
     /* Where the agent starts with the program there is one thread, and nothing to find. */
     if (!error && !is_before_main)
-        error = thread_reset_all(flush_is_own_thread);
+        error = thread_reset_all(flush_is_own_thread, clock_monotonic_ns() + reset_wait_ns);
     return error;
 }
 

@@ -122,7 +122,7 @@ START_TEST(a_thread_that_stays_inside_keeps_a_start_away)
     ck_assert_uint_ge(clock_monotonic_ns() - begin, NS_PER_SEC);
     ck_assert(!life_is_on());
     uint32_t generation = thread_generation;
-    ck_assert_int_eq(thread_reset_all(flush_is_own_thread), -EBUSY);
+    ck_assert_int_eq(thread_reset_all(flush_is_own_thread, 0), -EBUSY);
     ck_assert_int_eq(start(), -EBUSY);
     ck_assert_uint_eq(thread_generation, generation);
     ck_assert_int_eq(stop(), -EALREADY);
@@ -131,6 +131,30 @@ START_TEST(a_thread_that_stays_inside_keeps_a_start_away)
     ck_assert_int_eq(start(), 0);
     ck_assert_uint_eq(thread_generation, generation + 1);
     ck_assert_int_eq(stop(), 0);
+}
+END_TEST
+
+static bool let_out_at_the_first_nap(long number, const long args[6], long *result)
+{
+    (void)args, (void)result;
+    if (number == SYS_nanosleep)
+        store_release(&stays_inside, 0);
+    return false;
+}
+
+/* Come in late, it is out again at once: no reason not to start. */
+START_TEST(a_thread_that_is_inside_for_an_instant_is_waited_for)
+{
+    ck_assert_int_eq(start(), 0);
+    pthread_t thread = thread_inside();
+    ck_assert_int_eq(stop(), -ETIMEDOUT);
+    uint32_t generation = thread_generation;
+    sys_override = let_out_at_the_first_nap;
+    ck_assert_int_eq(
+        thread_reset_all(flush_is_own_thread, clock_monotonic_ns() + 60ull * NS_PER_SEC), 0);
+    sys_override = NULL;
+    ck_assert_uint_eq(thread_generation, generation + 1);
+    pthread_join(thread, NULL);
 }
 END_TEST
 
@@ -146,6 +170,7 @@ Suite *suite(void)
     tcase_add_test(count, after_the_end_there_is_no_start);
     tcase_add_test(count, inside_the_agent_nothing_is_changed);
     tcase_add_test(count, a_thread_that_stays_inside_keeps_a_start_away);
+    tcase_add_test(count, a_thread_that_is_inside_for_an_instant_is_waited_for);
     suite_add_tcase(suite, count);
     return suite;
 }

@@ -30,16 +30,16 @@ START_TEST(a_reset_asserts_that_no_sample_and_no_timer_is_left)
     struct thread_slot *slot = thread_current();
     ck_assert_ptr_nonnull(slot);
     thread_guard_enter(slot);
-    ck_assert_int_eq(thread_reset_all(flush_is_own_thread), -EBUSY);
+    ck_assert_int_eq(thread_reset_all(flush_is_own_thread, 0), -EBUSY);
     thread_guard_leave(slot);
     slot->timer = 7;
-    ck_assert_int_eq(thread_reset_all(flush_is_own_thread), -EBUSY);
+    ck_assert_int_eq(thread_reset_all(flush_is_own_thread, 0), -EBUSY);
     slot->timer = -1;
     presence_enter();
-    ck_assert_int_eq(thread_reset_all(flush_is_own_thread), -EBUSY);
+    ck_assert_int_eq(thread_reset_all(flush_is_own_thread, 0), -EBUSY);
     presence_leave();
     ck_assert_ptr_eq(thread_current(), slot);
-    ck_assert_int_eq(thread_reset_all(flush_is_own_thread), 0);
+    ck_assert_int_eq(thread_reset_all(flush_is_own_thread, 0), 0);
     ck_assert_ptr_null(thread_current());
 }
 END_TEST
@@ -147,7 +147,7 @@ START_TEST(contexts_are_new_for_threads_that_live_whether_they_had_one_or_not)
     ck_assert_int_eq(pthread_setname_np(old.thread, "old"), 0);
     ck_assert_int_eq(pthread_setname_np(born.thread, "born"), 0);
     uint64_t of_main = clock_thread_cpu_ns(), of_old = clock_thread_cpu_of_ns(old.tid);
-    ck_assert_int_eq(thread_reset_all(flush_is_own_thread), 0);
+    ck_assert_int_eq(thread_reset_all(flush_is_own_thread, 0), 0);
     ck_assert_ptr_null(thread_current());
     check_new(thread_find_slot(sys_tid()), sys_tid(), of_main, "old main");
     check_new(thread_find_slot(old.tid), old.tid, of_old, "old");
@@ -169,7 +169,7 @@ START_TEST(the_slot_of_a_thread_that_is_being_made_stays)
     ck_assert_int_eq(start(), 0);
     struct thread_slot *unborn = thread_prepare(4711, life_folder);
     ck_assert_int_eq(stop(), 0);
-    ck_assert_int_eq(thread_reset_all(flush_is_own_thread), 0);
+    ck_assert_int_eq(thread_reset_all(flush_is_own_thread, 0), 0);
     ck_assert(slot_is_used(unborn));
     ck_assert_uint_eq(unborn->start_routine, 4711);
     ck_assert_ptr_eq(unborn->start_argument, life_folder);
@@ -183,7 +183,7 @@ END_TEST
 START_TEST(the_internal_mark_survives)
 {
     thread_tls.internal = 1;
-    ck_assert_int_eq(thread_reset_all(flush_is_own_thread), 0);
+    ck_assert_int_eq(thread_reset_all(flush_is_own_thread, 0), 0);
     ck_assert_uint_eq(thread_tls.internal, 1);
     thread_tls.internal = 0;
 }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "agent/base/nap.h"
 #include "agent/thread/captures.h"
 #include "agent/thread/presence.h"
 #include "agent/thread/thread_context.h"
@@ -9,7 +10,7 @@
 
 static bool nobody_can_run(void)
 {
-    if (thread_tls.entered || !presence_wait_others_left(0))
+    if (!presence_wait_others_left(0))
         return false;
     for (uint32_t i = 0; i < thread_slot_count(); i++) {
         const struct thread_slot *slot = thread_slot_at(i);
@@ -19,10 +20,13 @@ static bool nobody_can_run(void)
     return true;
 }
 
-int thread_reset_all(bool (*is_own)(int tid))
+int thread_reset_all(bool (*is_own)(int tid), uint64_t deadline_ns)
 {
-    if (!nobody_can_run())
+    if (thread_tls.entered)
         return -EBUSY;
+    while (!nobody_can_run())
+        if (!nap_before(deadline_ns))
+            return -EBUSY;
     if (__atomic_add_fetch(&thread_generation, 1, __ATOMIC_SEQ_CST) == 0)
         store_release(&thread_generation, 1);
     bool has_names = thread_scan_is_possible();

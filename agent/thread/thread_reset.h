@@ -2,7 +2,8 @@
  *
  * Called while no hook, timer or handler can run: the state is not ON, presence.h's wait has found
  * nobody inside, the scheduler has stopped, and the agent's threads have ended (or are the
- * caller). That is checked here, and nothing is touched where it does not hold.
+ * caller). That is checked here, and nothing is touched where it does not hold: a thread that saw
+ * the state before it changed, and comes in late, is inside until it has seen it again.
  *
  * What is made anew: the slot of each thread that lives, whether it had one or not (those born
  * while the agent was off are found by a scan), with its CPU clock of now as the time up to which
@@ -17,10 +18,12 @@
 #define LIBAGENT_THREAD_RESET_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "agent/base/compiler.h"
 
-/* `is_own`: the agent's threads, which get no slot. 0, or -EBUSY and all is as it was. */
-int thread_reset_all(bool (*is_own)(int tid)) MUST_USE;
+/* `is_own`: the agent's threads, which get no slot. Who is inside is waited for until the
+ * CLOCK_MONOTONIC deadline; 0: looks once. 0, or -EBUSY and all is as it was. */
+int thread_reset_all(bool (*is_own)(int tid), uint64_t deadline_ns) MUST_USE;
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "agent/agent_thread.h"
+#include "agent/base/error_text.h"
 #include "agent/base/format.h"
 #include "agent/base/log.h"
 #include "agent/base/option_pairs.h"
@@ -26,10 +27,11 @@ static bool read_file(void)
 {
     static char text[OPTION_PAIRS_BYTES];
     long size = sys_read_file(path, text, sizeof(text));
-    if (size < 0 || size + 1 == (long)sizeof(text)) {
+    int error = size + 1 == (long)sizeof(text) ? -EFBIG : (int)MIN_OF(size, 0L);
+    if (error) {
         if (!said_unreadable)
-            log_error("LIBAGENT_CONFIG: %s cannot be read (error %d): nothing is changed", path,
-                      size < 0 ? (int)-size : 0);
+            log_error("LIBAGENT_CONFIG: %s cannot be read: %s (errno %d): nothing is changed", path,
+                      error_text(error), -error);
         said_unreadable = true;
         return false;
     }
@@ -65,12 +67,16 @@ static void follow_file(void)
     bool was_enabled = control_is_enabled();
     if (!path[0] || !read_file())
         return;
+    int before = current;
     int error = life_change(take_new);
+    if (current == before) /* not even taken: to be read as new */
+        seen_size = -1;
     if (!error && control_is_enabled() != was_enabled)
         error = life_switch(control_is_enabled());
     tries_again = error == -EBUSY;
     if (error)
-        log_error("LIBAGENT_CONFIG: %s could not be followed (error %d)", path, -error);
+        log_error("LIBAGENT_CONFIG: %s could not be followed: %s (errno %d)%s", path,
+                  error_text(error), -error, tries_again ? "; tried again at the next look" : "");
 }
 
 /* TICK. */
@@ -80,8 +86,8 @@ static void control(void)
         bool on = !life_is_switched_on();
         int error = life_switch(on);
         if (error)
-            log_error("LIBAGENT_TOGGLE_SIGNAL: not switched %s (error %d)", on ? "on" : "off",
-                      -error);
+            log_error("LIBAGENT_TOGGLE_SIGNAL: not switched %s: %s (errno %d)", on ? "on" : "off",
+                      error_text(error), -error);
     }
     if (tries_again && life_is_switched_on())
         tries_again = life_switch(true) == -EBUSY;

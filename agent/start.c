@@ -9,6 +9,7 @@
 #include "agent/base/arena.h"
 #include "agent/base/cgroup.h"
 #include "agent/base/clock.h"
+#include "agent/base/error_text.h"
 #include "agent/base/format.h"
 #include "agent/base/log.h"
 #include "agent/base/next.h"
@@ -156,7 +157,9 @@ int start_all(void)
         options_ok(PART_ALL) && options_ok(PART_OUTPUT) && options.profiles ? make_all() : -EINVAL;
     if (error) {
         recorder_destroy();
-        log_error("not profiled: start failed (error %d)", -error);
+        log_error("not profiled: start failed: %s (errno %d)",
+                  error == -EBUSY ? "a thread is still inside the agent" : error_text(error),
+                  -error);
         return error;
     }
     unwinder_start(options.unwinder);

@@ -15,6 +15,7 @@
 #include "agent/thread/thread_reset.h"
 #include "test/demand.h"
 #include "test/life_fixture.h"
+#include "test/own_log.h"
 
 /* ---- the count ---- */
 
@@ -39,6 +40,7 @@ START_TEST(a_start_that_fails_is_not_counted)
     sys_override = refuse_maps;
     ck_assert_int_eq(start(), -ENOMEM);
     sys_override = NULL;
+    ck_assert_int_eq(own_log_lines("not profiled: start failed: out of memory (errno 12)"), 1);
     ck_assert(!life_is_on());
     ck_assert_int_eq(stop(), -EALREADY);
     ck_assert_int_eq(start(), 0);
@@ -124,6 +126,7 @@ START_TEST(a_thread_that_stays_inside_keeps_a_start_away)
     uint32_t generation = thread_generation;
     ck_assert_int_eq(thread_reset_all(flush_is_own_thread, 0), -EBUSY);
     ck_assert_int_eq(start(), -EBUSY);
+    ck_assert_int_eq(own_log_lines("not profiled: a thread is still inside the agent"), 1);
     ck_assert_uint_eq(thread_generation, generation);
     ck_assert_int_eq(stop(), -EALREADY);
     store_release(&stays_inside, 0);

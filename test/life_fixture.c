@@ -9,6 +9,7 @@
 #include "agent/life.h"
 #include "agent/start.h"
 #include "test/next_libc.h"
+#include "test/own_log.h"
 #include "test/temp_folder.h"
 
 char life_folder[TEMP_PATH_SIZE];
@@ -16,7 +17,9 @@ char life_folder[TEMP_PATH_SIZE];
 void life_setup(void)
 {
     static char output[TEMP_PATH_SIZE + 32];
+    static char log[TEMP_PATH_SIZE + 32];
     static char *environment[] = {output,
+                                  log,
                                   "LIBAGENT_PERIOD=0",
                                   "LIBAGENT_COMPRESSION=none",
                                   "LIBAGENT_FREQUENCY=1000",
@@ -25,6 +28,8 @@ void life_setup(void)
                                   NULL};
     snprintf(life_folder, sizeof(life_folder), "%s", temp_folder_make());
     snprintf(output, sizeof(output), "LIBAGENT_OUTPUT=%s", life_folder);
+    own_log_start();
+    snprintf(log, sizeof(log), "LIBAGENT_LOG_FILE=%s", own_log_path());
     next_from_libc();
     start_program(environment, "suite", __builtin_frame_address(0));
     start_main_follows();
@@ -34,6 +39,7 @@ void life_setup(void)
 void life_teardown(void)
 {
     temp_folder_remove(life_folder);
+    own_log_remove();
 }
 
 int start(void)

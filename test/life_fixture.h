@@ -1,5 +1,5 @@
 /* life_fixture.h: the life cycle in a suite, with everything but the hooks; profiles are written to
- * a folder. */
+ * a folder, and the log to own_log.h. */
 #ifndef LIBAGENT_TEST_LIFE_FIXTURE_H
 #define LIBAGENT_TEST_LIFE_FIXTURE_H
 

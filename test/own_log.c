@@ -28,6 +28,11 @@ int own_log_lines(const char *text)
     return count;
 }
 
+const char *own_log_path(void)
+{
+    return path;
+}
+
 void own_log_remove(void)
 {
     unlink(path);

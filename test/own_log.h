@@ -7,5 +7,7 @@ void own_log_start(void);
 /* So many lines with this text. */
 int own_log_lines(const char *text);
 void own_log_remove(void);
+/* For an option of the agent, which is started with its log there. */
+const char *own_log_path(void);
 
 #endif

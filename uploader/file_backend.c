@@ -7,10 +7,10 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/default_folder.h"
+#include "agent/base/error_text.h"
 #include "agent/base/format.h"
 #include "agent/base/rng.h"
 #include "agent/base/sys.h"
-#include "uploader/error_text.h"
 #include "uploader/folder_file.h"
 
 enum {

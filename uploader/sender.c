@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/error_text.h"
 #include "agent/base/format.h"
 #include "agent/base/log.h"
 #include "agent/base/rng.h"
 #include "agent/base/stats.h"
 #include "uploader/compress.h"
-#include "uploader/error_text.h"
 #include "uploader/http_client.h"
 #include "uploader/retry.h"
 #include "uploader/shipment.h"

@@ -18,12 +18,12 @@
 #include <errno.h>
 #include <string.h>
 
+#include "agent/base/error_text.h"
 #include "agent/base/lock.h"
 #include "agent/base/log.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
 #include "uploader/compress.h"
-#include "uploader/error_text.h"
 #include "uploader/file_backend.h"
 #include "uploader/last_files.h"
 #include "uploader/routes.h"

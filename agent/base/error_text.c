@@ -1,20 +1,24 @@
-#include "uploader/error_text.h"
+#include "agent/base/error_text.h"
 
 #include <errno.h>
 #include <stddef.h>
 
 #include "agent/base/compiler.h"
 
-/* What opening, writing and renaming files fails with in practice. */
+/* What files, starts and stops fail with in practice. */
 static const struct {
     int code;
     const char *text;
 } texts[] = {
     {EACCES, "permission denied"},
+    {EAGAIN, "too many threads or too little memory"},
     {EBADF, "descriptor closed by the program"},
+    {EBUSY, "still in use"},
+    {EDEADLK, "asked for from within the agent"},
     {EDQUOT, "disk quota exceeded"},
     {EEXIST, "name already taken"},
     {EFBIG, "file too large"},
+    {EINVAL, "not of the kind or value that is expected"},
     {EIO, "input/output error"},
     {ELOOP, "too many symbolic links"},
     {EMFILE, "too many open files in the process"},
@@ -27,7 +31,9 @@ static const struct {
     {ENOTDIR, "not a directory"},
     {EPERM, "operation not permitted"},
     {EROFS, "read-only file system"},
+    {ESHUTDOWN, "the process is ending"},
     {ESTALE, "stale file handle"},
+    {ETIMEDOUT, "not done in the time allowed"},
 };
 
 const char *error_text(int code)

@@ -94,14 +94,16 @@ START_TEST(credentials_become_headers)
         snprintf(text, sizeof(text),
                  "PYROSCOPE_BASIC_AUTH_USER=%s\nPYROSCOPE_BASIC_AUTH_PASSWORD=%s", pairs[i][0],
                  pairs[i][1]);
-        ck_assert(credentials_read(&credentials, &pyroscope, text));
+        ck_assert_uint_eq(credentials_read(&credentials, &pyroscope, text), 0);
         char expected[64];
         snprintf(expected, sizeof(expected), "Authorization: Basic %s\n", pairs[i][2]);
         ck_assert_str_eq(headers_of(&credentials), expected);
     }
-    ck_assert(
+    ck_assert_uint_eq(
         credentials_read(&credentials, &pyroscope,
-                         "PYROSCOPE_AUTH_TOKEN=t\r\nPYROSCOPE_TENANT_ID=o=p\n#x\n\nDD_API_KEY=k"));
+                         "PYROSCOPE_AUTH_TOKEN=t\r\nPYROSCOPE_TENANT_ID=o=p\n#x\n\n \n"
+                         "DD_API_KEY=k"),
+        0);
     ck_assert_str_eq(headers_of(&credentials), "Authorization: Bearer t\nX-Scope-OrgID: o=p\n");
     /* A line's end in one would be another header. */
     ck_assert(!credentials_take(&credentials, BACKEND_PYROSCOPE,
@@ -110,9 +112,40 @@ START_TEST(credentials_become_headers)
 }
 END_TEST
 
+/* For whichever destination it is read, the same line is told. */
+START_TEST(first_line_that_is_none)
+{
+    static const struct {
+        const char *text;
+        unsigned line;
+    } cases[] = {
+        {"", 0},
+        {"\r\n# PYROSCOPE\n[a]\nPARCA_BEARER_TOKEN=t\nUPLOAD_AUTH_TOKEN=\n", 0},
+        {"hush", 1},
+        {"=hush", 1},
+        {"DD_API_KEY=k\nDD_API_KEYS=hush\nhush", 2},
+        {"export DD_API_KEY=k\n", 1},
+        {"DD_API_KEY\n", 1},
+        {"PYROSCOPE_AUTH_TOKEN=a\tb\n", 1},
+        {"[a]\n\n[b\n", 3},
+    };
+    static const enum backend_kind kinds[] = {BACKEND_PYROSCOPE, BACKEND_PARCA, BACKEND_DATADOG,
+                                              BACKEND_POST};
+    static struct credentials credentials;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+            const struct destination destination = {.kind = kinds[k], .url = "http://b"};
+            ck_assert_msg(credentials_read(&credentials, &destination, cases[i].text) ==
+                              cases[i].line,
+                          "%s", cases[i].text);
+        }
+}
+END_TEST
+
 /* Each destination gets what stands under its address, and none of anybody else's. */
 START_TEST(credentials_by_address)
 {
+    enum { WRONG = 10 }; /* its first line that is none */
     static const char text[] = "PYROSCOPE_AUTH_TOKEN=all\nPYROSCOPE_TENANT_ID=t\n"
                                "[one:4040] \r\nPYROSCOPE_AUTH_TOKEN=one\n"
                                "[two]\n#x\nPYROSCOPE_BASIC_AUTH_USER=u\n"
@@ -137,12 +170,12 @@ START_TEST(credentials_by_address)
         strcpy(credentials.text[CREDENTIAL_TOKEN], "old");
         credentials.text[CREDENTIAL_USER][0] = credentials.text[CREDENTIAL_TENANT][0] = 0;
         strcpy(destination.url, cases[i].url);
-        ck_assert(credentials_read(&credentials, &destination, text));
+        ck_assert_uint_eq(credentials_read(&credentials, &destination, text), WRONG);
         ck_assert_msg(strcmp(headers_of(&credentials), cases[i].headers) == 0, "%s: %s",
                       cases[i].url, headers_of(&credentials));
     }
     destination = (struct destination){.kind = BACKEND_DATADOG, .socket = "/run/a.socket"};
-    ck_assert(credentials_read(&credentials, &destination, text));
+    ck_assert_uint_eq(credentials_read(&credentials, &destination, text), WRONG);
     ck_assert_str_eq(credentials.text[CREDENTIAL_KEY], "k");
     ck_assert_str_eq(credentials.text[CREDENTIAL_TENANT], "");
 }
@@ -231,6 +264,7 @@ Suite *suite(void)
     tcase_add_test(all, labels_are_unique);
     tcase_add_test(all, credentials_become_headers);
     tcase_add_test(all, credentials_by_address);
+    tcase_add_test(all, first_line_that_is_none);
     tcase_add_test(all, containers);
     tcase_add_test(all, datadog_event);
     suite_add_tcase(suite, all);

@@ -16,17 +16,21 @@ static const char *const variables[][CREDENTIALS] = {
 };
 
 /* A line's end in it would be another header. */
-static bool set(char *out, const char *value, size_t length)
+static bool is_value(const char *value, size_t length)
 {
-    out[0] = 0;
-    if (length >= CREDENTIAL_SIZE)
-        return false;
     for (size_t i = 0; i < length; i++)
         if ((unsigned char)value[i] < ' ' || value[i] == 0x7f)
             return false;
-    memcpy(out, value, length);
-    out[length] = 0;
-    return true;
+    return length < CREDENTIAL_SIZE;
+}
+
+static bool set(char *out, const char *value, size_t length)
+{
+    bool good = is_value(value, length);
+    size_t kept = good ? length : 0;
+    memcpy(out, value, kept);
+    out[kept] = 0;
+    return good;
 }
 
 bool credentials_take(struct credentials *credentials, enum backend_kind kind,
@@ -43,17 +47,33 @@ bool credentials_take(struct credentials *credentials, enum backend_kind kind,
     return all;
 }
 
-static bool take_line(struct credentials *credentials, enum backend_kind kind, const char *line,
-                      size_t length)
+/* Its index among those of the kind; negative: the kind has none of that name. */
+static int find_name(enum backend_kind kind, const char *name, size_t length)
+{
+    for (int i = 0; i < CREDENTIALS; i++) {
+        const char *variable = variables[kind][i];
+        if (variable && strlen(variable) == length && memcmp(variable, name, length) == 0)
+            return i;
+    }
+    return -1;
+}
+
+/* False: no backend has that name, or the value is none. `applies`: it is for the destination. */
+static bool take_line(struct credentials *credentials, enum backend_kind kind, bool applies,
+                      const char *line, size_t length)
 {
     const char *equals = memchr(line, '=', length);
-    size_t name = equals ? (size_t)(equals - line) : 0;
-    for (int i = 0; name && i < CREDENTIALS; i++) {
-        const char *variable = variables[kind][i];
-        if (variable && strlen(variable) == name && memcmp(variable, line, name) == 0)
-            return set(credentials->text[i], equals + 1, length - name - 1);
-    }
-    return true;
+    if (!equals)
+        return length == 0;
+    const char *value = equals + 1;
+    size_t name = (size_t)(equals - line), size = length - name - 1;
+    int own = find_name(kind, line, name);
+    if (applies && own >= 0)
+        return set(credentials->text[own], value, size);
+    bool known = false;
+    for (size_t i = 0; i < ARRAY_SIZE(variables); i++)
+        known |= find_name((enum backend_kind)i, line, name) >= 0;
+    return known && is_value(value, size);
 }
 
 /* "[ADDRESS]": is it the destination's? */
@@ -67,28 +87,44 @@ static bool is_section_of(const struct destination *destination, const char *lin
            (!address[size] || address[size] == '/');
 }
 
-bool credentials_read(struct credentials *credentials, const struct destination *destination,
-                      const char *text)
+unsigned credentials_read(struct credentials *credentials, const struct destination *destination,
+                          const char *text)
 {
-    bool all = true, has_section = false, applies = true;
-    while (*text) {
+    bool has_section = false, applies = true;
+    unsigned first_bad = 0;
+    for (unsigned number = 1; *text; number++) {
+        bool good = true;
         size_t length = 0;
         while (text[length] && text[length] != '\n')
             length++;
         size_t step = length + (text[length] == '\n');
         while (length > 0 && (text[length - 1] == '\r' || text[length - 1] == ' '))
             length--;
-        if (text[0] == '[') {
+        if (length && text[0] == '[') {
+            good = length >= 3 && text[length - 1] == ']';
             applies = is_section_of(destination, text, length);
             if (applies && !has_section)
                 memset(credentials, 0, sizeof(*credentials));
             has_section |= applies;
-        } else if (applies && text[0] != '#') {
-            all &= take_line(credentials, destination->kind, text, length);
+        } else if (text[0] != '#') {
+            good = take_line(credentials, destination->kind, applies, text, length);
         }
+        if (!good && !first_bad)
+            first_bad = number;
         text += step;
     }
-    return all;
+    return first_bad;
+}
+
+size_t credentials_names(char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = 0;
+    for (size_t k = 0; k < ARRAY_SIZE(variables); k++)
+        for (int i = 0; i < CREDENTIALS; i++)
+            if (variables[k][i])
+                used += format(out + used, size - used, "%s%s", used ? ", " : "", variables[k][i]);
+    return used;
 }
 
 /* RFC 4648; `out` has room for 4 characters of each 3 bytes begun, and the 0. */

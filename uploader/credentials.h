@@ -42,9 +42,13 @@ struct credentials {
 /* Those of the environment. False: one is too long or holds a line's end, and is left out. */
 bool credentials_take(struct credentials *credentials, enum backend_kind kind,
                       char *const *environment);
-/* Those of a file's text for the destination replace what is there. False: as above. */
-bool credentials_read(struct credentials *credentials, const struct destination *destination,
-                      const char *text);
+/* Those of a file's text for the destination replace what is there. 0, or the first line, from 1,
+ * that is none of the above and is left out, whoever it may be for: its name is no backend's, or
+ * its value is as above. */
+unsigned credentials_read(struct credentials *credentials, const struct destination *destination,
+                          const char *text);
+/* The names that a file can have, separated by commas. */
+size_t credentials_names(char *out, size_t size);
 /* The header Authorization, and the others; nothing where there is nothing. */
 void credentials_add_headers(const struct credentials *credentials, struct http_request *request);
 /* Which there are, in words that hold no secret: "user and password, tenant". */

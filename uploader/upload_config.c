@@ -1,5 +1,6 @@
 #include "uploader/upload_config.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/utsname.h>
 
@@ -10,6 +11,7 @@
 #include "agent/base/rng.h"
 #include "agent/base/sys.h"
 #include "uploader/container_id.h"
+#include "uploader/error_text.h"
 
 enum { AUTH_FILE_SIZE = 32768, PROC_FILE_SIZE = 32768 };
 
@@ -162,16 +164,38 @@ void upload_config_load(struct upload_config *config, const struct upload_option
 
 /* ---- credentials, and what is shown ---- */
 
+/* A file that stays wrong is told once; no text of it, which may be a secret in the wrong place. */
+static void tell_auth_file(const char *path, long error, unsigned line)
+{
+    static bool told;
+    char what[96], names[512];
+    bool is_news = (error || line) && !told;
+    told = error || line;
+    if (!is_news)
+        return;
+    if (error)
+        format(what, sizeof(what), "cannot be read: %s (errno %ld)", error_text((int)error),
+               -error);
+    else
+        format(what, sizeof(what), "line %u is not understood and left out", line);
+    credentials_names(names, sizeof(names));
+    log_warn("LIBAGENT_AUTH_FILE=%s: %s; accepted is a file of lines NAME=VALUE, # COMMENT or "
+             "[HOST:PORT], with a NAME of %s",
+             path, what, names);
+}
+
 void upload_config_credentials(const struct upload_config *config, size_t index,
                                struct credentials *out)
 {
+    const char *path = config->options.auth_file;
     *out = config->credentials[index];
-    if (!config->options.auth_file)
+    if (!path)
         return;
     struct buffer text = {0};
     char *room = buffer_room(&text, AUTH_FILE_SIZE);
-    if (room && sys_read_file(config->options.auth_file, room, AUTH_FILE_SIZE) > 0)
-        (void)credentials_read(out, &config->destinations[index], room);
+    long size = room ? sys_read_file(path, room, AUTH_FILE_SIZE) : -ENOMEM;
+    unsigned line = size > 0 ? credentials_read(out, &config->destinations[index], room) : 0;
+    tell_auth_file(path, MIN_OF(size, 0L), line);
     if (room)
         memset(room, 0, AUTH_FILE_SIZE);
     buffer_free(&text);

@@ -1,6 +1,7 @@
 /* As whom profiles are sent: credentials that change, and differ by destination; the container. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -89,6 +90,47 @@ START_TEST(test_two_of_a_kind)
 }
 END_TEST
 
+/* One line that says what is wrong with it, and nothing of what stands in it; what is right of it,
+ * or what else there is, is sent along. */
+START_TEST(test_file_that_is_none)
+{
+    static const struct {
+        const char *text, *told, *header;
+    } cases[] = {
+        {NULL, "cannot be read: no such file or directory (errno 2)", "Bearer%20old "},
+        {"PYROSCOPE_AUTH_TOKEN=new\nPYROSCOPE_AUTH_TOKN=hush\n",
+         "line 2 is not understood and left out", "Bearer%20new "},
+        {"hush", "line 1 is not understood and left out", "Bearer%20old "},
+    };
+    struct run run;
+    const char *path = receiver_text("%s/%d/auth", receiver.folder, _i);
+    if (cases[_i].text) {
+        ck_assert_int_eq(mkdir(receiver_text("%s/%d", receiver.folder, _i), 0700), 0);
+        write_file(path, cases[_i].text);
+    }
+    run_program(&run, &(struct run_request){
+                          .program = "recursion",
+                          .arguments = (const char *[]){"malloc", "300", "main", NULL},
+                          .environment =
+                              (const char *[]){
+                                  receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d",
+                                                receiver.port),
+                                  receiver_text("LIBAGENT_AUTH_FILE=%s", path),
+                                  "PYROSCOPE_AUTH_TOKEN=old", "LIBAGENT_PROFILES=cpu,alloc", NULL},
+                          .seconds = 60});
+    run_expect_success(&run);
+    const char *line = strstr(
+        run.err, receiver_text("LIBAGENT_AUTH_FILE=%s: %s; accepted is ", path, cases[_i].told));
+    ck_assert_msg(line && strstr(line, "UPLOAD_AUTH_TOKEN\n"), "%s", run.err);
+    ck_assert_ptr_null(strstr(line + 1, "LIBAGENT_AUTH_FILE"));
+    ck_assert_ptr_null(strstr(run.err, "hush"));
+    receiver_read(&receiver);
+    ck_assert_int_eq(receiver_count(&receiver, "pyroscope cpu"), 1);
+    ck_assert_int_eq(receiver_count_with(&receiver, "pyroscope cpu", cases[_i].header), 1);
+    run_free(&run);
+}
+END_TEST
+
 /* Only where the environment says so, as curl itself. */
 START_TEST(test_proxy_of_the_environment)
 {
@@ -148,6 +190,7 @@ Suite *suite(void)
     Suite *suite = suite_create("upload_identity");
     TCase *http = receiver_case(suite, "http", RECEIVER_HTTP);
     tcase_add_test(http, test_file_is_read_again);
+    tcase_add_loop_test(http, test_file_that_is_none, 0, 3);
     tcase_add_test(http, test_two_of_a_kind);
     tcase_add_test(http, test_proxy_of_the_environment);
     tcase_add_test(http, test_container);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
+#include "agent/base/error_text.h"
 #include "agent/base/format.h"
 #include "agent/base/log.h"
 #include "agent/base/option_parse.h"
@@ -11,7 +12,6 @@
 #include "agent/base/rng.h"
 #include "agent/base/sys.h"
 #include "uploader/container_id.h"
-#include "uploader/error_text.h"
 
 enum { AUTH_FILE_SIZE = 32768, PROC_FILE_SIZE = 32768 };
 

@@ -10,7 +10,7 @@
 #include "test/preload/run_program.h"
 
 /* The program is single-threaded but for `waits`, and the frequency is set, so that nothing thins
- * the samples out: each slice has some 20. */
+ * the samples out: each slice has some 60, fewer where the processor is shared. */
 static void run_and_send(struct run *run, const char *what, const char *url)
 {
     run_program(run, &(struct run_request){

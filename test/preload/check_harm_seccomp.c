@@ -132,9 +132,12 @@ START_TEST(test_nothing_of_the_agent_is_left)
     /* The last window was written while it entered: files of two windows and families. */
     ck_assert_int_ge(run_number(&with, "files-after"), 4);
     ck_assert_int_eq(run_number(&without, "files-after"), 0);
+    /* Where several programs want a processor the kernel may give a thread no tick in 0.2 s of its
+     * time on end, which is [not sampled]. */
+    const double missed = 0.2e9;
     struct profile cpu;
     profile_load(&cpu, with.profiles, "cpu", (int)run_number(&with, "child"));
-    ck_assert_double_ge((double)profile_under(&cpu, CPU_NS, "before"), 0.95 * 1300e6);
+    ck_assert_double_ge((double)profile_under(&cpu, CPU_NS, "before"), 0.95 * 1300e6 - missed);
     ck_assert_int_eq(profile_under(&cpu, CPU_NS, "after"), 0);
     profile_free(&cpu);
     run_free(&with);

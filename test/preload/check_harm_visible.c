@@ -92,7 +92,9 @@ static void finish(struct run *with, struct run *without)
 {
     struct profile profile;
     profile_load(&profile, with->profiles, "cpu", 0);
-    ck_assert_int_gt(profile_under(&profile, CPU_NS, "work"), 100000000);
+    /* A tick at least: where several programs want a processor the kernel may give a thread none in
+     * 0.2 s of its time on end. */
+    ck_assert_int_gt(profile_under(&profile, CPU_NS, "work"), 1000000);
     profile_free(&profile);
     profile_load(&profile, with->profiles, "heap", 0);
     ck_assert_int_gt(profile_under(&profile, ALLOC_BYTES, "work"), 0);

@@ -11,8 +11,8 @@
 #include "test/preload/profile_reader.h"
 #include "test/preload/run_program.h"
 
-/* Of 0.2 s at 250 Hz; fewer where the processor is shared. */
-enum { ENOUGH = 15 };
+/* Of 0.4 s at 250 Hz; fewer where the processor is shared. */
+enum { ENOUGH = 5 };
 
 static const char *const environment[] = {"LIBAGENT_PROFILES=cpu", "LIBAGENT_FREQUENCY=250", NULL};
 

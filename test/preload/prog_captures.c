@@ -13,7 +13,7 @@
 #include "agent/libagent.h"
 #include "test/preload/program.h"
 
-static const uint64_t part_ns = 100000000;
+static const uint64_t part_ns = 300000000;
 
 static void work(void)
 {

@@ -16,7 +16,7 @@
 
 #include "test/preload/program.h"
 
-enum { EACH_NS = 200000000 };
+enum { EACH_NS = 400000000 };
 
 static void fail(const char *what)
 {

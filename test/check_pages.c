@@ -229,7 +229,7 @@ START_TEST(sums_are_those_of_pprof)
 {
     struct rng rng = {.state = (uint64_t)_i + 1};
     options.symbols = _i % 2 ? SYMBOLS_OFF : SYMBOLS_NAMES;
-    for (int i = 0; i < 400; i++) {
+    for (int i = 0; i < 150; i++) {
         uint64_t pcs[12];
         uint32_t depth = 1 + (uint32_t)(rng_next(&rng) % 12);
         struct thread_label thread = {.tid = 1 + rng_next(&rng) % 3, .name = "some"};

@@ -182,7 +182,7 @@ Suite *suite(void)
     Suite *suite = suite_create("pages_load");
     TCase *all = tcase_create("all");
     tcase_add_checked_fixture(all, setup, teardown);
-    tcase_set_timeout(all, 120);
+    tcase_set_timeout(all, 400);
     tcase_add_test(all, formats_share_what_was_gathered);
     tcase_add_test(all, limits_fold_the_smallest);
     tcase_add_loop_test(all, every_mapping_refused_in_turn, DIALECT_HTML, DIALECT_FILES);

@@ -55,6 +55,15 @@ void buffer_append(struct buffer *buffer, const void *data, size_t size)
     buffer->size += size;
 }
 
+uint32_t buffer_append_text(struct buffer *buffer, const char *text, size_t length)
+{
+    uint32_t at = (uint32_t)buffer->size;
+    buffer_append(buffer, text, length + 1);
+    if (buffer->size > UINT32_MAX)
+        buffer->error = -ENOMEM;
+    return at;
+}
+
 void buffer_free(struct buffer *buffer)
 {
     sys_unmap(buffer->data, buffer->capacity);

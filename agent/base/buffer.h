@@ -17,6 +17,9 @@ struct buffer {
 };
 
 void buffer_append(struct buffer *buffer, const void *data, size_t size);
+/* A text of `length` and the 0 behind it. Where it lies; beyond 4 GiB, which no place tells, the
+ * buffer's error is -ENOMEM. */
+uint32_t buffer_append_text(struct buffer *buffer, const char *text, size_t length);
 /* Room for `size` more bytes at the end, not yet in use; NULL on failure. */
 void *buffer_room(struct buffer *buffer, size_t size) MUST_USE;
 void buffer_free(struct buffer *buffer);

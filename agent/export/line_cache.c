@@ -94,15 +94,6 @@ struct known_frame line_cache_frame(uint32_t number)
     return known;
 }
 
-static uint32_t add_bytes(const char *text, size_t length)
-{
-    uint32_t at = (uint32_t)cache.bytes.size;
-    buffer_append(&cache.bytes, text, length + 1);
-    if (cache.bytes.size > UINT32_MAX)
-        cache.bytes.error = -ENOMEM;
-    return at;
-}
-
 static uint64_t hash_text(const char *text, size_t length)
 {
     uint64_t hash = length;
@@ -119,11 +110,12 @@ static uint32_t text_number(const char *text, const struct demangler *demangler)
     for (uint32_t number; (number = pair_map_get(&cache.by_text, hash, kind)); hash++)
         if (memcmp(cache.bytes.data + text_at(number)->offset, text, length) == 0)
             return number;
-    struct text added = {.offset = add_bytes(text, length), .length = (uint32_t)length};
+    struct text added = {.offset = buffer_append_text(&cache.bytes, text, length),
+                         .length = (uint32_t)length};
     if (demangler)
         added.readable_length = (uint32_t)demangle(demangler, text, cache.readable);
     if (added.readable_length)
-        added.readable = add_bytes(cache.readable, added.readable_length);
+        added.readable = buffer_append_text(&cache.bytes, cache.readable, added.readable_length);
     buffer_append(&cache.texts, &added, sizeof(added));
     uint32_t number = (uint32_t)(cache.texts.size / sizeof(added));
     return cache.texts.error || cache.bytes.error ||

@@ -118,15 +118,6 @@ static struct object_names *names_of(const struct object *object)
     return object_at(number - 1);
 }
 
-static uint32_t add_text(const char *text, size_t length)
-{
-    uint32_t at = (uint32_t)cache.texts.size;
-    buffer_append(&cache.texts, text, length + 1);
-    if (cache.texts.size > UINT32_MAX)
-        cache.texts.error = -ENOMEM;
-    return at;
-}
-
 /* Puts those that were added among the object's, from the end. One that begins where an older one
  * does takes its place. */
 static int merge(struct object_names *names)
@@ -175,11 +166,12 @@ int name_cache_add(const struct object *object, const struct symbol_name *names,
         } else if (names[i].offset != offset) {
             const char *name = (const char *)texts->data + names[i].offset;
             offset = names[i].offset;
-            entry.system = add_text(name, names[i].length);
+            entry.system = buffer_append_text(&cache.texts, name, names[i].length);
             entry.system_length = names[i].length;
             entry.readable_length = (uint32_t)demangle(demangler, name, cache.readable);
             if (entry.readable_length)
-                entry.readable = add_text(cache.readable, entry.readable_length);
+                entry.readable =
+                    buffer_append_text(&cache.texts, cache.readable, entry.readable_length);
         }
         buffer_append(&cache.fresh, &entry, sizeof(entry));
     }

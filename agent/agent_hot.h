@@ -16,10 +16,11 @@
 #include "agent/record/heap_recorder.h"
 #include "agent/thread/thread_context.h"
 
-/* At an allocation: counts its bytes, size 0 as one. True when a sample is due: nothing is counted
- * then, and the caller calls alloc_sample_inside_hook if the allocation succeeds. The bytes of one
- * that fails may stay counted: what is left of an exponential gap is exponential still, so no
- * other allocation's probability changes. Unsigned, for sizes however absurd. */
+/* Counts the bytes of an allocation, size 0 as one, before it or after it. True when a sample is
+ * due: nothing is counted then, and the caller calls alloc_sample_inside_hook, also where the
+ * allocation failed after the look. The bytes of one that fails may stay counted: what is left of
+ * an exponential gap is exponential still, so no other allocation's probability changes. Unsigned,
+ * for sizes however absurd. */
 static inline __attribute__((always_inline)) bool agent_sample_is_due(size_t size)
 {
     uint64_t left = thread_tls.bytes_until_sample;

@@ -17,8 +17,7 @@ static COLD void *sampled_malloc(size_t size)
     uint64_t saved = agent_nested_begin();
     void *pointer = next.malloc(size);
     agent_nested_end(saved);
-    if (pointer)
-        alloc_sample_inside_hook(pointer, size + !size);
+    alloc_sample_inside_hook(pointer, size + !size);
     return pointer;
 }
 

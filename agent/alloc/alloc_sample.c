@@ -170,16 +170,17 @@ static void sample_if_due(struct thread_tls *tls, const void *pointer, size_t si
         rng_split(&tls->rng);
         left = draw_gap(tls);
     }
-    struct rng ahead = tls->rng; /* written back where the TLS is known to be this thread's */
-    bool timed = rng_next(&ahead) % TIMED_ONE_IN == 0;
-    uint64_t begin = timed ? clock_monotonic_ns() : 0;
-    if (slot && !thread_owns(slot)) {
-        /* A vfork child or a clone on shared TLS: nothing is recorded. It has used up the gap of
-         * the thread whose TLS it runs on, which is to find an unused one, or its next allocation
-         * would be sampled for certain. What is left of a gap is as long as a whole one. */
+    if (!pointer || (slot && !thread_owns(slot))) {
+        /* Nothing is recorded: the allocation failed, or this is a vfork child or a clone on the
+         * TLS of another thread. The gap is used up all the same: kept, it would be known to be
+         * short, and the next allocation sampled too often. What is left of a gap is as long as
+         * a whole one. */
         set_left(tls, draw_gap(tls));
         return;
     }
+    struct rng ahead = tls->rng; /* written back where the TLS is known to be this thread's */
+    bool timed = rng_next(&ahead) % TIMED_ONE_IN == 0;
+    uint64_t begin = timed ? clock_monotonic_ns() : 0;
     if (left >= size) {
         set_left(tls, left - size);
         return;

@@ -31,7 +31,7 @@ void alloc_stop_for_good(void);
 /* In a fork child, for its only thread: a gap of its own, not that of the parent's. */
 void alloc_reset_in_child(void);
 /* The out-of-line part of every allocation hook: fewer bytes are left than `size`, at
- * least 1; the allocation succeeded, at `pointer`. */
+ * least 1; the block is at `pointer`, NULL where the allocation failed. */
 COLD void alloc_sample_inside_hook(const void *pointer, size_t size);
 
 /* The number of allocations of `size` bytes that one sample at `interval` stands for, in 1/2^16

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/error_text.h"
 #include "agent/base/format.h"
 #include "agent/base/log.h"
 #include "agent/base/nap.h"
@@ -250,7 +251,8 @@ static void on_moment(bool clean)
             if (error == -EINVAL)
                 log_info("no thread of the agent in this namespace: profiles are written at exit");
             else if (error && error != -EBUSY && !exchange_acq_rel(&said_no_thread, 1))
-                log_warn("no thread of the agent (error %d): profiles are written at exit", -error);
+                log_warn("no thread of the agent: %s (errno %d): profiles are written at exit",
+                         error_text(error), -error);
         }
     }
     due = MIN_OF(due, rescan_due());

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "agent/base/error_text.h"
 #include "agent/base/format.h"
 #include "agent/base/label_words.h"
 #include "agent/base/log.h"
@@ -103,7 +104,8 @@ static int submit_one(const struct window *window, const struct export_request *
             family == RECORD_ALLOC ? options.alloc_interval : NS_PER_SEC / options.frequency;
         int submitted = submit(window, &request);
         if (submitted < 0) {
-            log_error("a file of the capture %s is lost: error %d", name, -submitted);
+            log_error("a file of the capture %s is lost: %s (errno %d)", name,
+                      error_text(submitted), -submitted);
             stats_add(STAT_CAPTURES_DROPPED, 1);
             result = submitted;
         }

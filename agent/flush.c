@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/error_text.h"
 #include "agent/base/format.h"
 #include "agent/base/lock.h"
 #include "agent/base/log.h"
@@ -199,7 +200,7 @@ static bool take_live(void)
     };
     int error = heap_snapshot_prepare(&view);
     if (error) {
-        log_error("a window has no live heap: error %d", -error);
+        log_error("a window has no live heap: %s (errno %d)", error_text(error), -error);
         stats_add(STAT_HEAP_SNAPSHOTS_FAILED, 1);
     }
     return error == 0;
@@ -333,8 +334,9 @@ static int write_pending(void)
             continue;
         int submitted = submit_family(window, (enum record_family)family, has_live);
         if (submitted < 0) {
-            log_error("a window's %s profile is lost: error %d",
-                      export_family_name((enum record_family)family), -submitted);
+            log_error("a window's %s profile is lost: %s (errno %d)",
+                      export_family_name((enum record_family)family), error_text(submitted),
+                      -submitted);
             stats_add(STAT_WINDOWS_FAILED, 1);
             result = submitted;
         } else {

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/error_text.h"
 #include "agent/base/format.h"
 #include "agent/base/log.h"
 #include "agent/base/options.h"
@@ -22,6 +23,7 @@ static uint64_t start_realtime_ns, start_monotonic_ns;
 static uint64_t mark_due_ns = UINT64_MAX;
 static uint64_t peak_after_ns; /* not before */
 static uint64_t peak_least;    /* bytes that make a new peak */
+static uint32_t failure_said[HEAP_KEPT_COUNT];
 
 static struct heap_view view_kept(uint64_t min_age_ns)
 {
@@ -33,10 +35,18 @@ static struct heap_view view_kept(uint64_t min_age_ns)
     };
 }
 
-static void count_failure(const char *what, int error)
+/* Each is counted, the first of a start said: a program may mark at every request. */
+static void count_failure(enum heap_kept_which which, int error)
 {
-    log_warn("the live heap could not be kept for %s: error %d", what, -error);
+    static const char *const what[] = {
+        [HEAP_MARK] = "heap-growth, which counts from the mark before",
+        [HEAP_PEAK] = "heap-peak",
+    };
     stats_add(STAT_HEAP_SNAPSHOTS_FAILED, 1);
+    if (!exchange_acq_rel(&failure_said[which], 1))
+        log_warn("the live heap could not be kept for %s: %s (errno %d); others like it are not "
+                 "told",
+                 what[which], error_text(error), -error);
 }
 
 /* ---- marks ---- */
@@ -46,7 +56,7 @@ static int take_mark(void)
     struct heap_view view = view_kept(options.heap_min_age_ns); /* as the window's */
     int error = heap_kept_take(HEAP_MARK, &view, 0);
     if (error)
-        count_failure("heap-growth, which counts from the mark before", error);
+        count_failure(HEAP_MARK, error);
     return error;
 }
 
@@ -78,7 +88,7 @@ static void take_peak(void)
     pause_ns = MAX_OF(pause_ns, peak_pause_ns);
     struct heap_kept_facts facts;
     if (error && error != -EAGAIN) {
-        count_failure("heap-peak", error);
+        count_failure(HEAP_PEAK, error);
         pause_ns = MAX_OF(pause_ns, retry_ns);
     } else if (!error && heap_kept_facts(HEAP_PEAK, &facts)) {
         store_relaxed(&peak_least, facts.bytes + facts.bytes / PEAK_STEP + 1);
@@ -93,6 +103,8 @@ void heap_watch_start(bool on)
 {
     heap_kept_drop(HEAP_MARK);
     heap_kept_drop(HEAP_PEAK);
+    for (int which = 0; which < HEAP_KEPT_COUNT; which++)
+        store_relaxed(&failure_said[which], 0);
     start_monotonic_ns = clock_monotonic_ns();
     start_realtime_ns = clock_realtime_ns();
     heap_recorder_forget_highest();

@@ -33,7 +33,10 @@ static int refuse(const char *function, int error)
         exchange_acq_rel(&is_said, 1))
         return error;
     thread_tls.inside++;
-    log_warn("%s: refused (error %d); others like it are not told", function, -error);
+    log_warn("%s: refused: %s; others like it are not told", function,
+             error == -EINVAL  ? "no such name or text is allowed"
+             : error == -E2BIG ? "a name or text is too long"
+                               : "there are as many as allowed");
     thread_tls.inside--;
     return error;
 }

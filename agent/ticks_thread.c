@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/error_text.h"
 #include "agent/base/log.h"
 #include "agent/base/sys.h"
 #include "agent/flush.h"
@@ -68,7 +69,7 @@ static int need(void)
         log_info("no thread for ticks in this namespace: %s",
                  "time is sampled by each thread's CPU timer");
     else
-        log_warn("no thread for ticks (error %d): %s", -error,
+        log_warn("no thread for ticks: %s (errno %d): %s", error_text(error), -error,
                  "time is sampled by each thread's CPU timer");
     return error;
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "agent/base/compiler.h"
+#include "agent/base/error_text.h"
 #include "agent/base/log.h"
 #include "agent/flush.h"
 #include "agent/thread/own_thread.h"
@@ -35,7 +36,8 @@ void uploader_thread_need(void)
 {
     int error = own_thread_need(&state, uploader_main, is_paused);
     if (error && error != -EBUSY)
-        log_warn("no uploader thread (error %d), tried again after the next period", -error);
+        log_warn("no uploader thread: %s (errno %d): tried again after the next period",
+                 error_text(error), -error);
 }
 
 void uploader_thread_write_all(bool finishes, uint64_t deadline_ns)

@@ -300,7 +300,7 @@ START_TEST(a_refusal_is_counted_and_said_once)
     ck_assert_uint_eq(stats_get(STAT_TIMERS_REFUSED), 3);
     /* A timer that could not be set is not left behind. */
     ck_assert_int_eq(deletions, _i ? 3 : 0);
-    ck_assert_int_eq(own_log_lines("timers are refused (error 11"), 1);
+    ck_assert_int_eq(own_log_lines("timers are refused (errno 11"), 1);
     own_log_remove();
 }
 END_TEST

@@ -48,7 +48,7 @@ static struct spool_entry make_entry(enum backend_kind kind, uint64_t end, size_
                                 .identity = {.host = "h", .runtime = "r", .pid = 42},
                                 .plain_size = 1000,
                                 .random = {end * 3, UINT64_MAX}};
-    ck_assert(tags_add_list(&entry.identity.tags, "env:a b,x:y", false));
+    ck_assert_ptr_null(tags_add_list(&entry.identity.tags, "env:a b,x:y", false));
     for (size_t i = 0; i < size; i++)
         buffer_append(&entry.body, &(char){(char)(end + i)}, 1);
     return entry;

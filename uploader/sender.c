@@ -185,8 +185,8 @@ static void count_losses(const struct spool_losses *losses)
     stats_add(STAT_UPLOADS_DROPPED, losses->dropped);
     stats_add(STAT_UPLOADS_UNKNOWN, losses->unknown);
     if (losses->dropped)
-        log_info("%u profiles in %s were too old, too many or torn, and are dropped",
-                 losses->dropped, config->options.spool.folder);
+        log_info("profiles in %s that were too old, too many or torn, and are dropped: %u",
+                 config->options.spool.folder, losses->dropped);
 }
 
 /* To the spool where there is one. False: it is dropped. */

@@ -65,9 +65,9 @@ bool tags_add(struct tags *tags, const char *name, size_t name_length, const cha
     return true;
 }
 
-bool tags_add_list(struct tags *tags, const char *list, bool blanks)
+const char *tags_add_list(struct tags *tags, const char *list, bool blanks)
 {
-    bool all = true;
+    const char *left_out = NULL;
     while (*list) {
         while (*list == ' ')
             list++;
@@ -76,10 +76,12 @@ bool tags_add_list(struct tags *tags, const char *list, bool blanks)
             length++;
         const char *colon = memchr(list, ':', length);
         size_t name = colon ? (size_t)(colon - list) : 0;
-        all &= colon ? tags_add(tags, list, name, colon + 1, length - name - 1) : length == 0;
+        bool good = colon ? tags_add(tags, list, name, colon + 1, length - name - 1) : length == 0;
+        if (!good && !left_out)
+            left_out = list;
         list += length + (list[length] != 0);
     }
-    return all;
+    return left_out;
 }
 
 bool tags_add_attributes(struct tags *tags, const char *list)

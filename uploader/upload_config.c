@@ -95,15 +95,15 @@ static void find_tags(struct upload_config *config, char *const *environment)
     struct tags *tags = &config->identity.tags;
     const char *attributes = variable(environment, "OTEL_RESOURCE_ATTRIBUTES");
     const char *datadog = variable(environment, "DD_TAGS");
-    bool all = true;
-    if (config->options.tags)
-        all = tags_add_list(tags, config->options.tags, false);
-    if (!all)
-        log_warn("LIBAGENT_TAGS: a tag is no name:value, or too long, and is left out");
-    all = !attributes || tags_add_attributes(tags, attributes);
+    const char *left_out =
+        config->options.tags ? tags_add_list(tags, config->options.tags, false) : NULL;
+    if (left_out)
+        log_warn("LIBAGENT_TAGS: \"%.*s\" is no name:value, or too long, and is left out",
+                 (int)strcspn(left_out, ","), left_out);
+    bool all = !attributes || tags_add_attributes(tags, attributes);
     all &= add(tags, "env", variable(environment, "DD_ENV"));
     all &= add(tags, "version", variable(environment, "DD_VERSION"));
-    all &= !datadog || tags_add_list(tags, datadog, true);
+    all &= !datadog || !tags_add_list(tags, datadog, true);
     all &= add(tags, "pod_name", variable(environment, "POD_NAME"));
     all &= add(tags, "pod_namespace", variable(environment, "POD_NAMESPACE"));
     all &= add(tags, "node_name", variable(environment, "NODE_NAME"));

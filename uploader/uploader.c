@@ -180,8 +180,8 @@ static void log_success(void)
         log_info("profiles can be written to %s again", report.folder);
     in_failure = false;
     if (report.removed.count > 0)
-        log_info("removed %u old profiles (%llu bytes) from %s: LIBAGENT_OUTPUT_LIMIT",
-                 report.removed.count, (unsigned long long)report.removed.bytes, report.folder);
+        log_info("old profiles removed from %s: %u (%llu bytes): LIBAGENT_OUTPUT_LIMIT",
+                 report.folder, report.removed.count, (unsigned long long)report.removed.bytes);
     if (report.unlisted && !said_unlisted) {
         said_unlisted = true;
         log_warn("%s may not be read: LIBAGENT_OUTPUT_LIMIT is not kept there", report.folder);

@@ -230,7 +230,7 @@ static void put_to_file(const char *data, size_t size)
         char line[LINE_SIZE];
         size_t length = format(line, sizeof(line),
                                "libagent: error: LIBAGENT_LOG_FILE %.*s cannot be opened "
-                               "(error %d): log lines are lost\n",
+                               "(errno %d): log lines are lost\n",
                                LINE_SIZE / 2, log_path, -fd);
         put_to_standard_error(line, length);
     }

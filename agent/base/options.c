@@ -153,7 +153,8 @@ static bool set_member(struct options *target, const struct option_row *row, con
     case TYPE_TEXT:
     case TYPE_TEXT_OR_NONE:
         value.text = text;
-        accepted = true;
+        /* A list of separators alone would be an empty one. */
+        accepted = row->type == TYPE_TEXT_OR_NONE || text[strspn(text, ",: ")];
         break;
     }
     /* A narrower member takes the low half of `number`: both processors are little-endian. */
@@ -231,6 +232,8 @@ static void describe(const struct option_row *row, char out[ACCEPTED_SIZE])
         format(out, ACCEPTED_SIZE, "0, or a time from %s to %s, in ms, s, m or h", low, high);
         break;
     case TYPE_TEXT:
+        format(out, ACCEPTED_SIZE, "one or more, up to %d bytes", TEXT_MAX);
+        break;
     case TYPE_TEXT_OR_NONE:
         format(out, ACCEPTED_SIZE, "a text of up to %d bytes", TEXT_MAX);
         break;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "agent/base/error_text.h"
 #include "agent/base/log.h"
 #include "agent/base/options.h"
 #include "agent/sched/cpu_sample.h"
@@ -92,6 +93,7 @@ const struct scheduler *scheduler_start(struct sched_request *request)
     }
     if (!error)
         return scheduler;
-    log_warn("no CPU profile: the kernel refuses the signal (error %d)", -error);
+    log_warn("no CPU profile: the kernel refuses the signal: %s (errno %d)", error_text(error),
+             -error);
     return NULL;
 }

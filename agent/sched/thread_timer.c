@@ -148,8 +148,8 @@ void thread_timer_begin(struct thread_slot *slot, bool armed)
     if (error) {
         stats_add(STAT_TIMERS_REFUSED, 1);
         if (!exchange_acq_rel(&refused, 1))
-            log_warn("no CPU samples of some threads: timers are refused (error %d; half of "
-                     "RLIMIT_SIGPENDING is in use, or a seccomp filter)",
+            log_warn("no CPU samples of some threads: timers are refused (errno %d): half of "
+                     "RLIMIT_SIGPENDING is in use, or a seccomp filter",
                      (int)-error);
         return;
     }

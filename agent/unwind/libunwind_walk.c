@@ -32,6 +32,7 @@
 #include <sys/mman.h>
 
 #include "agent/base/arena.h"
+#include "agent/base/error_text.h"
 #include "agent/base/log.h"
 #include "agent/base/next.h"
 #include "agent/base/scratch_stack.h"
@@ -316,12 +317,16 @@ static int start_once(void)
         (void)!modules_rescan();
         error = test_self();
     }
-    if (error == -EPROTO)
+    if (error == -ENOENT)
+        log_warn("LIBAGENT_UNWINDER=libunwind cannot be used: libunwind-" LIBUNWIND_TARGET ".so.8 "
+                 "is not there, or lacks a function: stacks are walked by cfi");
+    else if (error == -EPROTO)
         log_warn("LIBAGENT_UNWINDER=libunwind: this version of libunwind cannot be used, its walk "
                  "differs from the agent's own: stacks are walked by cfi");
     else if (error)
-        log_warn("LIBAGENT_UNWINDER=libunwind cannot be used (error %d): stacks are walked by cfi",
-                 -error);
+        log_warn(
+            "LIBAGENT_UNWINDER=libunwind cannot be used: %s (errno %d): stacks are walked by cfi",
+            error_text(error), -error);
     return error;
 }
 

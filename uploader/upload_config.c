@@ -193,11 +193,15 @@ void upload_config_credentials(const struct upload_config *config, size_t index,
         return;
     struct buffer text = {0};
     char *room = buffer_room(&text, AUTH_FILE_SIZE);
-    long size = room ? sys_read_file(path, room, AUTH_FILE_SIZE) : -ENOMEM;
-    unsigned line = size > 0 ? credentials_read(out, &config->destinations[index], room) : 0;
-    tell_auth_file(path, MIN_OF(size, 0L), line);
-    if (room)
+    long size = -ENOMEM;
+    unsigned line = 0;
+    if (room) {
+        size = sys_read_file(path, room, AUTH_FILE_SIZE);
+        if (size > 0)
+            line = credentials_read(out, &config->destinations[index], room);
         memset(room, 0, AUTH_FILE_SIZE);
+    }
+    tell_auth_file(path, MIN_OF(size, 0L), line);
     buffer_free(&text);
 }
 

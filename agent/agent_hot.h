@@ -65,7 +65,7 @@ static inline __attribute__((always_inline)) void agent_nested_end(uint64_t save
 static inline __attribute__((always_inline)) void agent_freeing(const void *pointer)
 {
     if (unlikely(heap_may_be_recorded(pointer)))
-        heap_recorder_free(pointer);
+        alloc_free_inside_hook(pointer);
 }
 
 /* Around the next definition of realloc. `failed`: the old block is still there. */

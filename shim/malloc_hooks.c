@@ -34,7 +34,7 @@ EXPORT HOT void *malloc(size_t size)
 /* The block may be recorded. */
 static COLD void recorded_free(void *pointer)
 {
-    heap_recorder_free(pointer);
+    alloc_free_inside_hook(pointer);
     next.free(pointer);
 }
 

@@ -170,6 +170,9 @@ static void sample_if_due(struct thread_tls *tls, const void *pointer, size_t si
         rng_split(&tls->rng);
         left = draw_gap(tls);
     }
+    struct rng ahead = tls->rng; /* written back where the TLS is known to be this thread's */
+    bool timed = rng_next(&ahead) % TIMED_ONE_IN == 0;
+    uint64_t begin = timed ? clock_monotonic_ns() : 0;
     if (!pointer || (slot && !thread_owns(slot))) {
         /* Nothing is recorded: the allocation failed, or this is a vfork child or a clone on the
          * TLS of another thread. The gap is used up all the same: kept, it would be known to be
@@ -178,9 +181,6 @@ static void sample_if_due(struct thread_tls *tls, const void *pointer, size_t si
         set_left(tls, draw_gap(tls));
         return;
     }
-    struct rng ahead = tls->rng; /* written back where the TLS is known to be this thread's */
-    bool timed = rng_next(&ahead) % TIMED_ONE_IN == 0;
-    uint64_t begin = timed ? clock_monotonic_ns() : 0;
     if (left >= size) {
         set_left(tls, left - size);
         return;
@@ -220,6 +220,29 @@ static COLD void look_and_sample(const void *pointer, size_t size)
      * that came in between. */
     if (!tls->alloc_depth && !tls->inside)
         sample_if_due(tls, pointer, size);
+}
+
+static void free_timed(const void *pointer)
+{
+    presence_enter();
+    struct thread_slot *slot = thread_current();
+    bool on = __atomic_load_n(&state, __ATOMIC_SEQ_CST) == ALLOC_ON && slot && thread_owns(slot);
+    uint64_t begin = on ? clock_monotonic_ns() : 0;
+    heap_recorder_free(pointer);
+    if (on)
+        thread_add_overhead(slot, OVERHEAD_HOOKS, begin, TIMED_ONE_IN);
+    presence_leave();
+}
+
+void alloc_free_inside_hook(const void *pointer)
+{
+    static uint32_t turn; /* that threads now and then lose one for another matters to none */
+    uint32_t mine = load_relaxed(&turn);
+    store_relaxed(&turn, mine + 1);
+    if (mine % TIMED_ONE_IN == 0)
+        free_timed(pointer);
+    else
+        heap_recorder_free(pointer);
 }
 
 void alloc_sample_inside_hook(const void *pointer, size_t size)

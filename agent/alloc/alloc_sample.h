@@ -11,7 +11,7 @@
  * The interval may change at any time: a thread goes on with the gap that it has, whose mean it
  * keeps, since that is what tells the probability; its next gap is drawn with the new one.
  *
- * Owns: the interval. Context: alloc_sample_inside_hook HOOK; start and stop INIT. Locks: none. */
+ * Owns: the interval. Context: alloc_*_inside_hook HOOK; start and stop INIT. Locks: none. */
 #ifndef LIBAGENT_ALLOC_SAMPLE_H
 #define LIBAGENT_ALLOC_SAMPLE_H
 
@@ -33,6 +33,8 @@ void alloc_reset_in_child(void);
 /* The out-of-line part of every allocation hook: fewer bytes are left than `size`, at
  * least 1; the block is at `pointer`, NULL where the allocation failed. */
 COLD void alloc_sample_inside_hook(const void *pointer, size_t size);
+/* The block may be recorded and is about to be freed: heap_recorder_free, with what it costs. */
+COLD void alloc_free_inside_hook(const void *pointer);
 
 /* The number of allocations of `size` bytes that one sample at `interval` stands for, in 1/2^16
  * (RECORD_FRACTION_BITS). Pure. */

@@ -39,11 +39,12 @@
 enum { FILE_PATH_SIZE = 4096 }; /* PATH_MAX */
 
 struct file_backend {
-    char folder[FILE_PATH_SIZE]; /* absolute; of the default folder, the one that it lies in */
     bool is_default;
+    int pid;
     uint64_t limit; /* bytes of all profiles in the folder */
     char program[PROFILE_PROGRAM_SIZE];
-    int pid;
+    char folder[FILE_PATH_SIZE]; /* absolute; of the default folder, the one that it lies in. Last,
+                                  * so that a start touches one page */
 };
 
 /* What became of a write, for the log. */

@@ -55,13 +55,13 @@ static unsigned lost_to_spool; /* it did not take them; not yet said */
 static enum compression compression;
 static bool (*stop)(void);
 static struct queue queues[UPLOAD_DESTINATIONS];
+static size_t used;        /* of them, since the last start; others stay untouched pages */
 static uint64_t spread_ns; /* from a window's end to its upload */
 static struct rng rng;
 
-/* Queues that are never used stay untouched pages. */
 static void start_process(void)
 {
-    memset(queues, 0, sizeof(queues));
+    memset(queues, 0, used * sizeof(queues[0]));
     in_spool_failure = false;
     lost_to_spool = 0;
     rng_split(&rng);
@@ -74,7 +74,7 @@ void sender_reset_in_child(void)
     http_client_reset_in_child();
     /* What is queued is the parent's. Its memory stays mapped here: the parent's thread may have
      * been in the middle of a change. */
-    if (config && config->count)
+    if (used)
         start_process();
 }
 
@@ -129,7 +129,7 @@ static void learn_size(struct queue *queue, const struct verdict *verdict, size_
 unsigned sender_pending(void)
 {
     unsigned count = 0;
-    for (size_t i = 0; i < UPLOAD_DESTINATIONS; i++)
+    for (size_t i = 0; i < used; i++)
         count += queues[i].count;
     return count;
 }
@@ -173,10 +173,11 @@ void sender_start(const struct upload_config *upload, enum compression post_comp
     compression = post_compression;
     stop = has_to_stop;
     /* Of an earlier start, whose destinations these may not be. */
-    for (size_t i = 0; i < UPLOAD_DESTINATIONS; i++)
+    for (size_t i = 0; i < used; i++)
         while (queues[i].count)
             end_first(&queues[i], STAT_UPLOADS_DROPPED, "dropped");
-    if (config->count)
+    used = config->count;
+    if (used)
         start_process();
 }
 

@@ -1,11 +1,11 @@
 /* How the state is guarded:
  *
- *   1. All members of `state` below `lock` change under it only, and only by plain stores and
- *      short copies. Blobs are moved, never shared: a blob is in the queue, or it is `work`, the
- *      one that the run loop has in hand. The loop reads the bytes of `work` without the lock;
- *      nobody else touches them.
- *   2. Nothing is freed or mapped under the lock, and a buffer is taken out of `state` under the
- *      lock before it is freed. So whenever the lock is free, each buffer in `state` is whole,
+ *   1. All members of `state` below `lock` change under it only, and so do `queue`, `work` and
+ *      `last_files`; only by plain stores and short copies. Blobs are moved, never shared: a blob
+ *      is in the queue, or it is `work`, the one that the run loop has in hand. The loop reads
+ *      the bytes of `work` without the lock; nobody else touches them.
+ *   2. Nothing is freed or mapped under the lock, and a buffer is taken out of these under the
+ *      lock before it is freed. So whenever the lock is free, each buffer in them is whole,
  *      also in the memory image that a fork makes: uploader_reset_in_child frees them if the
  *      lock was free at the fork, and forgets them if not.
  *   3. One thread at a time is in the run loop: the uploader's own, or one that has to write
@@ -33,8 +33,6 @@ static struct {
     uint32_t submitted; /* a blob came, or the end was asked for */
     uint32_t settled;   /* the answer of uploader_wait_done may have changed */
     struct lock lock;
-    struct blob_queue queue;
-    struct blob work;
     int runner;           /* id of the thread that is in the run loop, 0: none */
     bool sending;         /* a profile is queued for a backend */
     bool busy;            /* the run loop is between taking a blob and finding none left */
@@ -44,8 +42,12 @@ static struct {
     uint64_t last_try_ns; /* when the last tries of the backends end */
     bool pausing;         /* the loop ends, blobs stay */
     bool ended;           /* uploader_run has returned since, and no blob came after */
-    struct last_files files;
 } state = {.lock = LOCK_INIT(LOCK_UPLOADER)};
+/* 130 KiB, which are not among the variables that have a value at the start: those make the file
+ * longer, and pages of each process's own. */
+static struct blob_queue queue;
+static struct blob work;
+static struct last_files last_files;
 
 /* The run loop's own; written by others only while it does not run. */
 static struct file_backend backend;
@@ -107,7 +109,7 @@ int uploader_submit(const struct blob_header *header, struct buffer *body)
     for (bool is_full = true; is_full;) {
         struct blob oldest = {.handed = false};
         lock_acquire(&state.lock);
-        is_full = blob_queue_put(&state.queue, &blob, &oldest);
+        is_full = blob_queue_put(&queue, &blob, &oldest);
         if (!is_full)
             state.ended = false;
         lock_release(&state.lock);
@@ -123,22 +125,21 @@ int uploader_submit(const struct blob_header *header, struct buffer *body)
 /* Of the profile in hand. */
 static enum compression file_compression(void)
 {
-    return profile_name_is_text(state.work.header.dialect) ? COMPRESSION_NONE : compression;
+    return profile_name_is_text(work.header.dialect) ? COMPRESSION_NONE : compression;
 }
 
 static int compress_work(void)
 {
-    if (state.work.compressed)
+    if (work.compressed)
         return 0;
     struct buffer packed = {0};
-    int error =
-        compress_bytes(file_compression(), state.work.body.data, state.work.body.size, &packed);
+    int error = compress_bytes(file_compression(), work.body.data, work.body.size, &packed);
     if (error)
         return error;
     lock_acquire(&state.lock);
-    struct buffer plain = state.work.body;
-    state.work.body = packed;
-    state.work.compressed = true;
+    struct buffer plain = work.body;
+    work.body = packed;
+    work.compressed = true;
     lock_release(&state.lock);
     buffer_free(&plain);
     return 0;
@@ -147,11 +148,11 @@ static int compress_work(void)
 /* To the backends' queues, once. */
 static void hand_work_over(void)
 {
-    if (state.work.handed || state.work.header.capture[0])
+    if (work.handed || work.header.capture[0])
         return;
-    sender_take(&state.work.header, &state.work.body);
+    sender_take(&work.header, &work.body);
     lock_acquire(&state.lock);
-    state.work.handed = true;
+    work.handed = true;
     state.sending = sender_pending() != 0;
     lock_release(&state.lock);
 }
@@ -162,16 +163,15 @@ static int ship_work(void)
 {
     report = (struct file_report){0};
     hand_work_over();
-    if (!routes_to_files(state.work.header.dialect))
+    if (!routes_to_files(work.header.dialect))
         return 0;
     int error = compress_work();
     if (error) {
         report.reason = error_text(error);
         return error;
     }
-    return file_backend_write(&backend, &state.work.header, file_compression(),
-                              state.work.body.data, state.work.body.size, clock_realtime_ns(),
-                              &report);
+    return file_backend_write(&backend, &work.header, file_compression(), work.body.data,
+                              work.body.size, clock_realtime_ns(), &report);
 }
 
 static void log_success(void)
@@ -192,8 +192,7 @@ static void log_failure(int error, bool last_try)
 {
     if (report.hopeless && !said_hopeless) {
         said_hopeless = true;
-        log_error("a profile of family %s was dropped: %s", state.work.header.family,
-                  report.reason);
+        log_error("a profile of family %s was dropped: %s", work.header.family, report.reason);
     } else if (!report.hopeless && !in_failure) {
         in_failure = true;
         log_error("cannot write profiles to %s: %s (errno %d)%s",
@@ -208,14 +207,14 @@ static bool settle_work(int error, bool last_try, uint32_t seen)
     bool keep = error && !report.hopeless && !last_try;
     struct buffer gone = {0};
     lock_acquire(&state.lock);
-    struct blob blob = state.work;
-    state.work = (struct blob){0};
+    struct blob blob = work;
+    work = (struct blob){0};
     state.stuck = keep;
     state.stuck_at = seen;
-    if (!keep || !blob_queue_put_back(&state.queue, &blob)) {
+    if (!keep || !blob_queue_put_back(&queue, &blob)) {
         gone = blob.body;
         if (!error && report.name[0])
-            last_files_add(&state.files, &blob.header, &report);
+            last_files_add(&last_files, &blob.header, &report);
         else if (blob.header.capture[0])
             stats_add(STAT_CAPTURES_DROPPED, 1);
         else
@@ -237,8 +236,8 @@ static enum step next_step(bool drains)
     if (state.pausing) {
         state.busy = has_sent;
         step = has_sent ? STEP_REST : STEP_END;
-    } else if (blob_queue_count(&state.queue) > 0) {
-        state.work = blob_queue_take(&state.queue);
+    } else if (blob_queue_count(&queue) > 0) {
+        work = blob_queue_take(&queue);
         state.busy = true;
         state.stuck = false;
         step = drains || state.finishing ? STEP_LAST_TRY : STEP_TRY;
@@ -396,7 +395,7 @@ void uploader_resume(void)
 /* These two under the lock. */
 static bool is_done_locked(void)
 {
-    return state.ended || (blob_queue_count(&state.queue) == 0 && !state.busy && !state.sending);
+    return state.ended || (blob_queue_count(&queue) == 0 && !state.busy && !state.sending);
 }
 
 static bool is_stuck_locked(void)
@@ -440,8 +439,8 @@ const char *uploader_program(void)
 uint32_t uploader_last_files(char *out, size_t size)
 {
     lock_acquire(&state.lock);
-    last_files_text(&state.files, out, size);
-    uint32_t files = state.files.written;
+    last_files_text(&last_files, out, size);
+    uint32_t files = last_files.written;
     lock_release(&state.lock);
     return files;
 }
@@ -451,15 +450,15 @@ void uploader_reset_in_child(int pid)
     bool whole = load_acquire(&state.lock.word) == 0;
     lock_reset(&state.lock);
     if (whole) {
-        buffer_free(&state.work.body);
-        while (blob_queue_count(&state.queue) > 0) {
-            struct blob blob = blob_queue_take(&state.queue);
+        buffer_free(&work.body);
+        while (blob_queue_count(&queue) > 0) {
+            struct blob blob = blob_queue_take(&queue);
             buffer_free(&blob.body);
         }
     }
-    blob_queue_forget(&state.queue);
-    memset(&state.work, 0, sizeof state.work);
-    last_files_forget(&state.files);
+    blob_queue_forget(&queue);
+    memset(&work, 0, sizeof work);
+    last_files_forget(&last_files);
     state.runner = 0;
     state.busy = state.sending = state.stuck = state.finishing = state.ended = state.pausing =
         false;

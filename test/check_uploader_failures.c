@@ -242,6 +242,72 @@ START_TEST(removals_are_said)
 }
 END_TEST
 
+static void drain(void)
+{
+    ck_assert_int_eq(uploader_drain(clock_monotonic_ns() + 20 * NS_PER_SEC, false), 0);
+}
+
+static void submit_of_dialect(uint32_t sequence, const char *dialect)
+{
+    struct blob_header header = {.family = "heap", .sequence = sequence};
+    strcpy(header.dialect, dialect);
+    struct buffer body = {0};
+    buffer_append(&body, "small", 5);
+    ck_assert_int_eq(uploader_submit(&header, &body), 0);
+}
+
+/* For blobs; there is room for what is smaller, and for the log. */
+static bool disk_is_full(long number, const long args[6], long *result)
+{
+    if (number != SYS_write || memcmp((const char *)args[1], "blob", 4) != 0)
+        return watch_calls(number, args, result);
+    *result = -ENOSPC;
+    return true;
+}
+
+/* One line when it is, and one when it is not any more, whatever small files get through. */
+START_TEST(full_disk_is_told_once)
+{
+    make_output_possible();
+    sys_override = disk_is_full;
+    for (uint32_t i = 0; i < 5; i++) {
+        submit_blob(i);
+        submit_of_dialect(i, "pprof");
+        drain();
+    }
+    ck_assert_int_eq(count_files(watch_output), 5);
+    ck_assert_int_eq(count_in_log("cannot write profiles to "), 1);
+    ck_assert_int_eq(count_in_log("can be written to "), 0);
+    sys_override = watch_calls;
+    submit_blob(5);
+    drain();
+    ck_assert_int_eq(count_in_log("can be written to "), 1);
+    /* None of that size may come again. */
+    sys_override = disk_is_full;
+    submit_blob(6);
+    drain();
+    ck_assert_int_eq(count_in_log("cannot write profiles to "), 2);
+    for (uint32_t i = 0; i < 20; i++) {
+        submit_of_dialect(6 + i, "pprof");
+        drain();
+        ck_assert_int_eq(count_in_log("can be written to "), i < 15 ? 1 : 2);
+    }
+    ck_assert_int_eq(count_in_log("cannot write profiles to "), 2);
+}
+END_TEST
+
+/* No file is wanted of it: neither a failed one, nor a sign that files can be written. */
+START_TEST(what_is_for_a_backend_alone_is_no_file)
+{
+    submit_of_dialect(0, "pprof");
+    submit_of_dialect(0, "pyroscope");
+    drain();
+    ck_assert_uint_eq(stats_get(STAT_WINDOWS_FAILED), 1);
+    ck_assert_int_eq(count_in_log("cannot write profiles to "), 1);
+    ck_assert_int_eq(count_in_log("can be written to "), 0);
+}
+END_TEST
+
 static bool refuse_listing(long number, const long args[6], long *result)
 {
     if (number != SYS_openat || strcmp((const char *)args[1], ".") != 0)
@@ -279,6 +345,8 @@ Suite *suite(void)
     tcase_add_test(all, each_is_tried_at_the_end);
     tcase_add_test(all, larger_than_the_limit_is_dropped_at_once);
     tcase_add_test(all, removals_are_said);
+    tcase_add_test(all, full_disk_is_told_once);
+    tcase_add_test(all, what_is_for_a_backend_alone_is_no_file);
     tcase_add_test(all, unlisted_folder_is_said_once);
     suite_add_tcase(suite, all);
     return suite;

@@ -19,12 +19,14 @@
 #include <string.h>
 
 #include "agent/base/error_text.h"
+#include "agent/base/format.h"
 #include "agent/base/lock.h"
 #include "agent/base/log.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
 #include "uploader/compress.h"
 #include "uploader/file_backend.h"
+#include "uploader/file_log.h"
 #include "uploader/last_files.h"
 #include "uploader/routes.h"
 #include "uploader/sender.h"
@@ -52,9 +54,6 @@ static struct last_files last_files;
 /* The run loop's own; written by others only while it does not run. */
 static struct file_backend backend;
 static enum compression compression;
-static bool in_failure;    /* the row of failures that has been logged */
-static bool said_hopeless; /* the two lines that are said once */
-static bool said_unlisted;
 static uint32_t lost_at_end; /* not yet said */
 static bool has_sent;        /* routes_rest is due before the loop ends */
 static struct file_report report;
@@ -79,7 +78,7 @@ int uploader_start(const struct uploader_config *config)
     const char *folder = routes_start(&config->routes, config->folder, config->compression,
                                       config->pid, has_to_stop);
     compression = config->compression;
-    in_failure = said_hopeless = said_unlisted = false;
+    file_log_start();
     lost_at_end = 0;
     int error = file_backend_init(&backend, folder, config->tmpdir, config->output_limit,
                                   config->program, config->pid);
@@ -167,38 +166,12 @@ static int ship_work(void)
         return 0;
     int error = compress_work();
     if (error) {
+        format(report.folder, sizeof report.folder, "%s", backend.folder);
         report.reason = error_text(error);
         return error;
     }
     return file_backend_write(&backend, &work.header, file_compression(), work.body.data,
                               work.body.size, clock_realtime_ns(), &report);
-}
-
-static void log_success(void)
-{
-    if (in_failure)
-        log_info("profiles can be written to %s again", report.folder);
-    in_failure = false;
-    if (report.removed.count > 0)
-        log_info("old profiles removed from %s: %u (%llu bytes): LIBAGENT_OUTPUT_LIMIT",
-                 report.folder, report.removed.count, (unsigned long long)report.removed.bytes);
-    if (report.unlisted && !said_unlisted) {
-        said_unlisted = true;
-        log_warn("%s may not be read: LIBAGENT_OUTPUT_LIMIT is not kept there", report.folder);
-    }
-}
-
-static void log_failure(int error, bool last_try)
-{
-    if (report.hopeless && !said_hopeless) {
-        said_hopeless = true;
-        log_error("a profile of family %s was dropped: %s", work.header.family, report.reason);
-    } else if (!report.hopeless && !in_failure) {
-        in_failure = true;
-        log_error("cannot write profiles to %s: %s (errno %d)%s",
-                  report.folder[0] ? report.folder : backend.folder, report.reason, -error,
-                  last_try ? "" : "; the latest are kept and tried again");
-    }
 }
 
 /* Ends a try. True when the loop should wait before the next. */
@@ -215,9 +188,9 @@ static bool settle_work(int error, bool last_try, uint32_t seen)
         gone = blob.body;
         if (!error && report.name[0])
             last_files_add(&last_files, &blob.header, &report);
-        else if (blob.header.capture[0])
+        else if (error && blob.header.capture[0])
             stats_add(STAT_CAPTURES_DROPPED, 1);
-        else
+        else if (error)
             stats_add(keep ? STAT_WINDOWS_DROPPED : STAT_WINDOWS_FAILED, 1);
     }
     lock_release(&state.lock);
@@ -298,9 +271,9 @@ static void try_work(bool last_try, uint32_t seen, bool may_send)
 {
     int error = ship_work();
     if (error)
-        log_failure(error, last_try);
-    else
-        log_success();
+        file_log_failed(&report, &work, error, last_try);
+    else if (report.name[0])
+        file_log_written(&report, &work);
     if (settle_work(error, last_try, seen))
         wait_for_news(seen, clock_monotonic_ns() + UPLOADER_RETRY_NS, may_send);
 }
@@ -462,7 +435,8 @@ void uploader_reset_in_child(int pid)
     state.runner = 0;
     state.busy = state.sending = state.stuck = state.finishing = state.ended = state.pausing =
         false;
-    in_failure = said_hopeless = said_unlisted = has_sent = false;
+    file_log_start();
+    has_sent = false;
     lost_at_end = 0;
     backend.pid = pid;
     routes_reset_in_child(pid);

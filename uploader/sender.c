@@ -45,6 +45,7 @@ struct queue {
     unsigned given_back_attempt;
     unsigned count;
     unsigned sent_since; /* max_bytes changed */
+    bool is_posting;     /* the first is in libcurl's hands and stays where it is */
     bool in_failure;     /* the row of failures that has been logged */
     bool refused;        /* it takes nothing; what comes before not_before_ns is dropped */
 };
@@ -139,12 +140,12 @@ static bool has_spool(void)
     return config->options.spool.folder != NULL;
 }
 
-static struct item take_first(struct queue *queue)
+static struct item take_at(struct queue *queue, size_t place)
 {
-    struct item item = queue->items[0];
+    struct item *at = &queue->items[place], item = *at;
     queue->bytes -= item.entry.body.size;
     queue->count--;
-    memmove(&queue->items[0], &queue->items[1], queue->count * sizeof(item));
+    memmove(at, at + 1, (queue->count - place) * sizeof(item));
     queue->items[queue->count] = (struct item){.attempt = 0};
     return item;
 }
@@ -162,7 +163,7 @@ static void end_item(struct item *item, enum stat_id end, const char *word)
 
 static void end_first(struct queue *queue, enum stat_id end, const char *word)
 {
-    struct item item = take_first(queue);
+    struct item item = take_at(queue, 0);
     end_item(&item, end, word);
 }
 
@@ -215,9 +216,9 @@ static bool keep_item(struct item *item)
     return !error;
 }
 
-static bool keep_first(struct queue *queue)
+static bool keep_at(struct queue *queue, size_t place)
 {
-    struct item item = take_first(queue);
+    struct item item = take_at(queue, place);
     return keep_item(&item);
 }
 
@@ -226,6 +227,11 @@ static enum compression compression_for(enum backend_kind kind)
     if (kind == BACKEND_DATADOG)
         return COMPRESSION_ZSTD;
     return kind == BACKEND_POST ? compression : COMPRESSION_GZIP;
+}
+
+static bool has_room(const struct queue *queue, size_t size)
+{
+    return queue->count < SENDER_QUEUE_LENGTH && queue->bytes + size <= SENDER_QUEUE_BYTES;
 }
 
 static void put_last(struct queue *queue, const struct item *item)
@@ -256,10 +262,13 @@ static void put(size_t index, const struct blob_header *header, const struct buf
         (void)keep_item(&item);
         return;
     }
-    while (queue->count == SENDER_QUEUE_LENGTH ||
-           queue->bytes + item.entry.body.size > SENDER_QUEUE_BYTES)
-        (void)keep_first(queue);
-    put_last(queue, &item);
+    const size_t oldest = queue->is_posting;
+    while (!has_room(queue, item.entry.body.size) && queue->count > oldest)
+        (void)keep_at(queue, oldest);
+    if (has_room(queue, item.entry.body.size))
+        put_last(queue, &item);
+    else
+        (void)keep_item(&item);
 }
 
 void sender_take(const struct blob_header *header, const struct buffer *body)
@@ -337,7 +346,9 @@ static void try_first(size_t index, uint64_t deadline_ns, bool (*stops)(void))
     static struct http_response response; /* 2 KiB */
     struct queue *queue = &queues[index];
     struct item *item = &queue->items[0];
+    queue->is_posting = true;
     post_first(index, deadline_ns, stops, &response);
+    queue->is_posting = false;
     const struct verdict verdict = retry_decide(item->entry.kind, &response, item->entry.plain_size,
                                                 item->attempt, rng_unit(&rng), clock_realtime_ns());
     log_verdict(index, &verdict, &response);
@@ -362,7 +373,7 @@ static void try_first(size_t index, uint64_t deadline_ns, bool (*stops)(void))
         if (item->entry.name[0]) {
             queue->given_back = item->entry.random[0];
             queue->given_back_attempt = item->attempt;
-            (void)keep_first(queue);
+            (void)keep_at(queue, 0);
         }
         break;
     }
@@ -440,7 +451,7 @@ void sender_finish(uint64_t deadline_ns, bool may_send)
                 break;
         }
         while (queues[i].count)
-            lost += !keep_first(&queues[i]) && !has_spool();
+            lost += !keep_at(&queues[i], 0) && !has_spool();
     }
     if (lost)
         log_error("%u profiles could not be sent before the end, and are lost", lost);

@@ -34,7 +34,8 @@ enum {
     SENDER_QUEUE_BYTES = 8 * 1024 * 1024, /* of one destination, compressed */
 };
 
-/* `post_compression`: of a plain POST's body; `has_to_stop`: is a post under way to end soon? */
+/* `post_compression`: of a plain POST's body; `has_to_stop`: is a post under way to end soon? It is
+ * asked all along, each 100 ms at least, and may call sender_take. */
 void sender_start(const struct upload_config *upload, enum compression post_compression,
                   bool (*has_to_stop)(void));
 /* Does a destination want profiles of this dialect? */

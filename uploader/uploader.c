@@ -64,7 +64,17 @@ static void bump(uint32_t *word)
     sys_futex_wake(word, INT32_MAX);
 }
 
-/* A post under way ends where the run loop has to. */
+/* These two under the lock. */
+static bool is_done_locked(void)
+{
+    return state.ended || (blob_queue_count(&queue) == 0 && !state.busy && !state.sending);
+}
+
+static bool is_stuck_locked(void)
+{
+    return state.stuck && state.stuck_at == load_acquire(&state.submitted);
+}
+
 static bool has_to_stop(void)
 {
     lock_acquire(&state.lock);
@@ -73,10 +83,20 @@ static bool has_to_stop(void)
     return stop;
 }
 
+static void try_what_came(void);
+
+/* Asked all along a post, which may take 10 s: what comes meanwhile goes its way, and the post ends
+ * where the run loop has to. */
+static bool during_post(void)
+{
+    try_what_came();
+    return has_to_stop();
+}
+
 int uploader_start(const struct uploader_config *config)
 {
     const char *folder = routes_start(&config->routes, config->folder, config->compression,
-                                      config->pid, has_to_stop);
+                                      config->pid, during_post);
     compression = config->compression;
     file_log_start();
     lost_at_end = 0;
@@ -199,6 +219,50 @@ static bool settle_work(int error, bool last_try, uint32_t seen)
     return keep;
 }
 
+/* True when the loop should wait before the next. */
+static bool try_work(bool last_try, uint32_t seen)
+{
+    int error = ship_work();
+    if (error)
+        file_log_failed(&report, &work, error, last_try);
+    else if (report.name[0])
+        file_log_written(&report, &work);
+    return settle_work(error, last_try, seen);
+}
+
+/* Under the lock, where there is one. */
+static void take_work(void)
+{
+    work = blob_queue_take(&queue);
+    state.busy = true;
+    state.stuck = false;
+}
+
+/* False: nothing came, or it has failed and waits for its next try. */
+static bool take_what_came(bool was_busy, uint32_t *seen)
+{
+    lock_acquire(&state.lock);
+    *seen = load_acquire(&state.submitted);
+    bool came = !state.pausing && blob_queue_count(&queue) > 0 && !is_stuck_locked();
+    if (came)
+        take_work();
+    else
+        state.busy = was_busy;
+    lock_release(&state.lock);
+    return came;
+}
+
+/* While the loop waits for a post, and so has no work in hand. */
+static void try_what_came(void)
+{
+    const bool was_busy = state.busy; /* changed by this thread alone */
+    bool tried = false;
+    for (uint32_t seen; take_what_came(was_busy, &seen); tried = true)
+        (void)try_work(false, seen);
+    if (tried)
+        bump(&state.settled);
+}
+
 enum step { STEP_TRY, STEP_LAST_TRY, STEP_LAST_SEND, STEP_SAY, STEP_REST, STEP_WAIT, STEP_END };
 
 /* `drains`: the loop is to end when nothing is left. */
@@ -210,9 +274,7 @@ static enum step next_step(bool drains)
         state.busy = has_sent;
         step = has_sent ? STEP_REST : STEP_END;
     } else if (blob_queue_count(&queue) > 0) {
-        work = blob_queue_take(&queue);
-        state.busy = true;
-        state.stuck = false;
+        take_work();
         step = drains || state.finishing ? STEP_LAST_TRY : STEP_TRY;
     } else if ((drains || state.finishing) && state.sending) {
         state.busy = true;
@@ -267,17 +329,6 @@ static void say_losses(void)
     sender_say_losses();
 }
 
-static void try_work(bool last_try, uint32_t seen, bool may_send)
-{
-    int error = ship_work();
-    if (error)
-        file_log_failed(&report, &work, error, last_try);
-    else if (report.name[0])
-        file_log_written(&report, &work);
-    if (settle_work(error, last_try, seen))
-        wait_for_news(seen, clock_monotonic_ns() + UPLOADER_RETRY_NS, may_send);
-}
-
 static void run(bool drains, bool may_send)
 {
     for (;;) {
@@ -286,7 +337,8 @@ static void run(bool drains, bool may_send)
         switch (step) {
         case STEP_TRY:
         case STEP_LAST_TRY:
-            try_work(step == STEP_LAST_TRY, seen, may_send);
+            if (try_work(step == STEP_LAST_TRY, seen))
+                wait_for_news(seen, clock_monotonic_ns() + UPLOADER_RETRY_NS, may_send);
             break;
         case STEP_LAST_SEND:
             finish_sending(may_send);
@@ -363,17 +415,6 @@ void uploader_resume(void)
     lock_acquire(&state.lock);
     state.finishing = state.ended = false;
     lock_release(&state.lock);
-}
-
-/* These two under the lock. */
-static bool is_done_locked(void)
-{
-    return state.ended || (blob_queue_count(&queue) == 0 && !state.busy && !state.sending);
-}
-
-static bool is_stuck_locked(void)
-{
-    return state.stuck && state.stuck_at == load_acquire(&state.submitted);
 }
 
 bool uploader_is_done(void)

@@ -12,7 +12,8 @@
  *      UPLOADER_RETRY_NS, and at the end; the first failure of a row is logged once.
  *      Before that it goes to the backends' own queues (uploader/sender.h), which the loop serves
  *      whenever nothing else is to be done; not what is of a capture, as they have it as a part of
- *      the window's.
+ *      the window's. A post may take 10 s: meanwhile blobs go on to files and to these queues, or
+ *      to the spool, as those of short periods would fill the queue of step 1.
  *   3. At exit uploader_finish asks for an end; whoever runs uploader_run tries each blob once
  *      more and returns. What is left then is counted (STAT_WINDOWS_FAILED) and said.
  *

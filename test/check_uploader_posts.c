@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/base/clock.h"
 #include "agent/base/stats.h"
 #include "test/next_libc.h"
 #include "test/run_loop_watch.h"
@@ -20,13 +21,15 @@
 
 enum {
     MIB = 1 << 20,
+    SMALL = 1000,
     LARGE = 6 * MIB, /* more than sockets have room for */
+    HEAD = 4096,
     STEPS = 4000,
     STEP_NS = 5000000,
 };
 
 static int listener;
-static char url[64], spool[96];
+static char url[64], urls[160], spool[96];
 static pthread_t loop;
 
 static void *run(void *unused)
@@ -36,7 +39,7 @@ static void *run(void *unused)
     return NULL;
 }
 
-static void start(const char *spool_folder)
+static void start_uploader_with(const char *spool_folder, uint64_t exit_timeout_ns)
 {
     const struct uploader_config config = {
         .folder = watch_output,
@@ -44,14 +47,18 @@ static void start(const char *spool_folder)
         .compression = COMPRESSION_NONE,
         .program = "app",
         .pid = 77,
-        .routes = {.upload = {.url = url,
+        .routes = {.upload = {.url = urls,
                               .spool = {spool_folder, 1 << 30},
-                              .exit_timeout_ns = 1,
+                              .exit_timeout_ns = exit_timeout_ns,
                               .period_ns = 1},
                    .environment = (char *[]){NULL}},
     };
     make_output_possible();
     ck_assert_int_eq(uploader_start(&config), 0);
+}
+
+static void start_loop(void)
+{
     ck_assert_int_eq(pthread_create(&loop, NULL, run, NULL), 0);
 }
 
@@ -83,40 +90,44 @@ static void wait_for_files(int count)
     }
 }
 
-static uint64_t sent(void)
+static void wait_for_stat(enum stat_id stat, uint64_t count)
 {
-    return stats_get(STAT_UPLOADS_SENT);
+    for (int i = 0; stats_get(stat) < count; i++) {
+        ck_assert_int_lt(i, STEPS);
+        nanosleep(&(struct timespec){0, STEP_NS}, NULL);
+    }
 }
 
 /* The queue holds as many as UPLOADER_QUEUE_LENGTH: none is lost, and files do not wait. */
 START_TEST(files_are_written_meanwhile)
 {
-    start(NULL);
-    submit(0, 1000);
+    start_uploader_with(NULL, 1);
+    start_loop();
+    submit(0, SMALL);
     int link = accept(listener, NULL, NULL);
     ck_assert_int_ge(link, 0);
     const uint32_t half = UPLOADER_QUEUE_LENGTH / 2;
     for (uint32_t round = 0; round < 4; round++) {
         for (uint32_t i = 0; i < half; i++)
-            submit(1 + round * half + i, 1000);
+            submit(1 + round * half + i, SMALL);
         wait_for_files((int)(1 + (round + 1) * half));
     }
     /* It is the same post. */
-    ck_assert_uint_eq(sent() + stats_get(STAT_UPLOADS_UNKNOWN), 0);
+    ck_assert_uint_eq(stats_get(STAT_UPLOADS_SENT) + stats_get(STAT_UPLOADS_UNKNOWN), 0);
     ck_assert_uint_eq(stats_get(STAT_WINDOWS_DROPPED), 0);
     close(link);
     end();
 }
 END_TEST
 
-/* Reads a request, of whose body all bytes are `byte`. */
-static void take_request(int link, size_t size, char byte)
+/* Of a body all bytes are `byte`. */
+static void take_request(int link, char head[HEAD], size_t size, char byte)
 {
     static char text[MIB];
-    size_t head = 0;
-    while (head < 4 || memcmp(text + head - 4, "\r\n\r\n", 4) != 0) {
-        ck_assert_uint_lt(head, sizeof(text));
-        ck_assert_int_eq(recv(link, text + head++, 1, 0), 1);
+    size_t length = 0;
+    while (length < 4 || memcmp(head + length - 4, "\r\n\r\n", 4) != 0) {
+        ck_assert_uint_lt(length, HEAD);
+        ck_assert_int_eq(recv(link, head + length++, 1, 0), 1);
     }
     for (ssize_t got; size > 0; size -= (size_t)got) {
         got = recv(link, text, size < sizeof(text) ? size : sizeof(text), 0);
@@ -124,37 +135,81 @@ static void take_request(int link, size_t size, char byte)
         for (ssize_t i = 0; i < got; i++)
             ck_assert_int_eq(text[i], byte);
     }
-    static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-    ck_assert_int_eq(send(link, answer, sizeof(answer) - 1, MSG_NOSIGNAL), sizeof(answer) - 1);
+}
+
+static void answer(int link, const char *status)
+{
+    char text[128];
+    int size = snprintf(text, sizeof(text), "HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n", status);
+    ck_assert_int_eq(send(link, text, (size_t)size, MSG_NOSIGNAL), size);
 }
 
 /* The oldest that libcurl does not have goes; the one that it has arrives whole. */
 START_TEST(what_has_no_room_goes_to_the_spool_meanwhile)
 {
     enum { MORE = SENDER_QUEUE_LENGTH + 3 };
-    start(spool);
+    char head[HEAD];
+    start_uploader_with(spool, 1);
+    start_loop();
     submit(0, LARGE);
     int link = accept(listener, NULL, NULL);
     ck_assert_int_ge(link, 0);
     for (uint32_t i = 1; i <= MORE; i++)
-        submit(i, 1000);
+        submit(i, SMALL);
     wait_for_files(1 + MORE);
     ck_assert_int_eq(count_files(spool), 1 + MORE - SENDER_QUEUE_LENGTH);
     /* No room beside the large one: those before it went, and it goes, too. */
     submit(1 + MORE, 3 * MIB);
     wait_for_files(2 + MORE);
     ck_assert_int_eq(count_files(spool), 1 + MORE);
-    ck_assert_uint_eq(sent() + stats_get(STAT_UPLOADS_UNKNOWN), 0);
-    take_request(link, LARGE, 'a');
-    for (int i = 0; sent() == 0; i++) {
-        ck_assert_int_lt(i, STEPS);
-        nanosleep(&(struct timespec){0, STEP_NS}, NULL);
-    }
+    ck_assert_uint_eq(stats_get(STAT_UPLOADS_SENT) + stats_get(STAT_UPLOADS_UNKNOWN), 0);
+    take_request(link, head, LARGE, 'a');
+    answer(link, "200 OK");
+    wait_for_stat(STAT_UPLOADS_SENT, 1);
     end();
     close(link);
-    ck_assert_uint_eq(sent(), 1);
+    ck_assert_uint_eq(stats_get(STAT_UPLOADS_SENT), 1);
     ck_assert_uint_eq(stats_get(STAT_UPLOADS_DROPPED), 0);
     ck_assert_uint_eq(stats_get(STAT_UPLOADS_SPOOLED), 1 + MORE);
+}
+END_TEST
+
+/* ---- several destinations ---- */
+
+static char order[64]; /* of the requests: G to /good, B to /bad */
+
+static void *serve(void *unused)
+{
+    char head[HEAD];
+    for (int link; (link = accept(listener, NULL, NULL)) >= 0; close(link)) {
+        take_request(link, head, SMALL, 'a');
+        bool is_good = strncmp(head, "POST /good ", 11) == 0;
+        strcat(order, is_good ? "G" : "B");
+        answer(link, is_good ? "200 OK" : "400 No");
+    }
+    return unused;
+}
+
+/* Who failed last may take 10 s for each, or all the time that there is at the end. */
+START_TEST(those_that_answer_come_first)
+{
+    pthread_t server;
+    snprintf(urls, sizeof(urls), "%s/bad,%s/good", url, url);
+    start_uploader_with(NULL, 20 * NS_PER_SEC);
+    for (uint32_t i = 0; i < 4; i++)
+        submit(26 * i, SMALL);
+    ck_assert_int_eq(pthread_create(&server, NULL, serve, NULL), 0);
+    start_loop();
+    wait_for_stat(STAT_UPLOADS_SENT, 4);
+    wait_for_stat(STAT_UPLOADS_DROPPED, 4);
+    end();
+    uploader_resume();
+    submit(0, SMALL);
+    submit(26, SMALL);
+    ck_assert_int_eq(uploader_drain(0, true), 0);
+    ck_assert_int_eq(shutdown(listener, SHUT_RDWR), 0);
+    ck_assert_int_eq(pthread_join(server, NULL), 0);
+    ck_assert_str_eq(order, "BGGGGBBBGGBB");
 }
 END_TEST
 
@@ -171,7 +226,8 @@ static void setup(void)
     ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, size), 0);
     ck_assert_int_eq(listen(listener, 8), 0);
     ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&address, &size), 0);
-    snprintf(url, sizeof(url), "http://127.0.0.1:%d/x", ntohs(address.sin_port));
+    snprintf(url, sizeof(url), "http://127.0.0.1:%d", ntohs(address.sin_port));
+    snprintf(urls, sizeof(urls), "%s/x", url);
 }
 
 static void teardown(void)
@@ -188,6 +244,7 @@ Suite *suite(void)
     tcase_add_checked_fixture(all, setup, teardown);
     tcase_add_test(all, files_are_written_meanwhile);
     tcase_add_test(all, what_has_no_room_goes_to_the_spool_meanwhile);
+    tcase_add_test(all, those_that_answer_come_first);
     suite_add_tcase(suite, all);
     return suite;
 }

@@ -425,34 +425,52 @@ void sender_look_into_spool(void)
         queues[i].spool_look_ns = 0;
 }
 
-uint64_t sender_run(void)
+/* Of the destinations that are in a row of failures, or that are not. */
+static bool run_one_of(bool in_failure, uint64_t *next)
 {
     static size_t turn; /* who has been served comes last */
-    uint64_t next = UINT64_MAX;
-    for (size_t i = 0; config && i < config->count && !config->spools_only; i++) {
+    for (size_t i = 0; i < config->count; i++) {
         size_t index = (turn + i) % config->count;
-        if (config->destinations[index].kind != BACKEND_FILE && run_queue(index, &next)) {
-            turn = index + 1;
-            return clock_monotonic_ns();
-        }
+        if (config->destinations[index].kind == BACKEND_FILE ||
+            queues[index].in_failure != in_failure || !run_queue(index, next))
+            continue;
+        turn = index + 1;
+        return true;
     }
-    return next;
+    return false;
+}
+
+uint64_t sender_run(void)
+{
+    uint64_t next = UINT64_MAX;
+    if (!config || config->spools_only)
+        return next;
+    return run_one_of(false, &next) || run_one_of(true, &next) ? clock_monotonic_ns() : next;
+}
+
+/* Each once, and none after one to which nobody answered. */
+static void try_last(size_t index, uint64_t deadline_ns)
+{
+    while (queues[index].count && clock_monotonic_ns() < deadline_ns) {
+        unsigned before = queues[index].count;
+        try_first(index, deadline_ns, never_stops);
+        if (queues[index].count == before)
+            return;
+    }
 }
 
 void sender_finish(uint64_t deadline_ns, bool may_send)
 {
     unsigned lost = 0;
-    for (size_t i = 0; config && i < config->count; i++) {
-        /* Each once, and none after one to which nobody answered. */
-        while (may_send && queues[i].count && clock_monotonic_ns() < deadline_ns) {
-            unsigned before = queues[i].count;
-            try_first(i, deadline_ns, never_stops);
-            if (queues[i].count == before)
-                break;
-        }
+    bool failing[UPLOAD_DESTINATIONS];
+    for (size_t i = 0; i < used; i++)
+        failing[i] = queues[i].in_failure;
+    for (size_t i = 0; may_send && i < 2 * used; i++)
+        if (failing[i % used] == (i >= used)) /* as in sender_run */
+            try_last(i % used, deadline_ns);
+    for (size_t i = 0; i < used; i++)
         while (queues[i].count)
             lost += !keep_at(&queues[i], 0) && !has_spool();
-    }
     if (lost)
         log_error("%u profiles could not be sent before the end, and are lost", lost);
 }

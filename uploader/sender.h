@@ -5,7 +5,8 @@
  *      the end of that destination's queue; when the queue is full its oldest goes, counted.
  *   2. sender_run posts what is due, the oldest first. What may have arrived is never sent again
  *      (retry.h); what has not is, after a wait that grows. A destination that waits does not hold
- *      up another.
+ *      up another; one that failed last, and so may hold a post for its 10 s, comes when nothing is
+ *      due for the others.
  *   3. Each process uploads at a point of its own of the period, so that those that were started
  *      together do not come together.
  *   4. At the end sender_finish tries each profile once more until its deadline; what is left goes

@@ -1,12 +1,15 @@
-/* The spool: what is put comes back whole, oldest first, once; limits; what was torn or left. */
+/* The spool: what is put comes back whole, oldest first, once, also where several look; limits;
+ * what was torn or left. */
 #include "test/check.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "agent/base/clock.h"
@@ -191,6 +194,57 @@ START_TEST(left_claims_are_unknown)
 }
 END_TEST
 
+enum { RACERS = 4, RACED = 300 };
+
+/* Written by all of them. */
+struct race {
+    int sent[RACED], given_back[RACED];
+};
+
+/* Until nothing is left. Each third goes back once. */
+static void race(struct race *race)
+{
+    int result;
+    while ((result = claim(BACKEND_PARCA)) == 1) {
+        size_t i = got.header.end_unix_ns - now;
+        if (i % 3 == 0 && !__atomic_exchange_n(&race->given_back[i], 1, __ATOMIC_RELAXED)) {
+            spool_give_back(&spool, got.name);
+        } else {
+            __atomic_fetch_add(&race->sent[i], 1, __ATOMIC_RELAXED);
+            spool_end(&spool, got.name);
+        }
+    }
+    ck_assert_int_eq(result, 0);
+}
+
+START_TEST(each_is_claimed_by_one)
+{
+    struct race *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t children[RACERS];
+    int status;
+    ck_assert_ptr_ne(shared, MAP_FAILED);
+    for (uint64_t i = 0; i < RACED; i++)
+        ck_assert_int_eq(put(BACKEND_PARCA, now + i, 10), 0);
+    for (int i = 0; i < RACERS; i++) {
+        children[i] = fork();
+        ck_assert_int_ge(children[i], 0);
+        if (children[i] == 0) {
+            race(shared);
+            _exit(losses.dropped + losses.unknown ? 1 : 0);
+        }
+    }
+    for (int i = 0; i < RACERS; i++) {
+        ck_assert_int_eq(waitpid(children[i], &status, 0), children[i]);
+        ck_assert_int_eq(status, 0);
+    }
+    race(shared); /* one may have gone back behind the last look */
+    for (int i = 0; i < RACED; i++)
+        ck_assert_msg(shared->sent[i] == 1, "%d: %d times", i, shared->sent[i]);
+    ck_assert_int_eq(count_files(folder), 0);
+}
+END_TEST
+
 /* Each byte of a file changed, or the file cut there: it is set aside, not sent. */
 START_TEST(torn_files_are_not_sent)
 {
@@ -274,6 +328,7 @@ Suite *suite(void)
     tcase_add_test(all, oldest_first);
     tcase_add_test(all, limits);
     tcase_add_test(all, left_claims_are_unknown);
+    tcase_add_test(all, each_is_claimed_by_one);
     tcase_add_test(all, torn_files_are_not_sent);
     tcase_add_test(all, failures);
     tcase_add_test(all, shared_folder);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/sys.h"
 #include "test/temp_folder.h"
 #include "uploader/spool_head.h"
 
@@ -194,6 +195,34 @@ START_TEST(left_claims_are_unknown)
 }
 END_TEST
 
+static int looks;
+
+static bool count_looks(long number, const long args[6], long *result)
+{
+    (void)args, (void)result;
+    looks += number == SYS_newfstatat;
+    return false;
+}
+
+/* One each, of the claimed one. */
+START_TEST(many_cost_no_look_at_each)
+{
+    enum { COUNT = 300 };
+    for (uint64_t i = 0; i < COUNT; i++)
+        ck_assert_int_eq(put(BACKEND_PARCA, now + i, 10), 0);
+    sys_override = count_looks;
+    for (uint64_t i = 0; i < 10; i++) {
+        ck_assert_int_eq(claim(BACKEND_PARCA), 1);
+        ck_assert_uint_eq(got.header.end_unix_ns, now + i);
+        spool_give_back(&spool, got.name);
+        ck_assert_int_eq(claim(BACKEND_PARCA), 1);
+        spool_end(&spool, got.name);
+    }
+    sys_override = NULL;
+    ck_assert_int_eq(looks, 2 * 10);
+}
+END_TEST
+
 enum { RACERS = 4, RACED = 300 };
 
 /* Written by all of them. */
@@ -328,6 +357,7 @@ Suite *suite(void)
     tcase_add_test(all, oldest_first);
     tcase_add_test(all, limits);
     tcase_add_test(all, left_claims_are_unknown);
+    tcase_add_test(all, many_cost_no_look_at_each);
     tcase_add_test(all, each_is_claimed_by_one);
     tcase_add_test(all, torn_files_are_not_sent);
     tcase_add_test(all, failures);

@@ -101,7 +101,8 @@ static uint64_t time_of_name(const char *name)
     return time;
 }
 
-/* A claimed one by when it was claimed, the others by when their window ended. */
+/* A claimed one by when it was claimed, the others by when their window ended: of those `status` is
+ * not looked at. */
 static bool is_expired(const char *name, const struct file_status *status, uint64_t now_unix_ns)
 {
     bool is_at_work = ends_with(name, sending) || ends_with(name, fresh);
@@ -220,12 +221,14 @@ struct search {
     char oldest[SPOOL_NAME_SIZE];
 };
 
+/* What waits is told by its name: a call for each of thousands, at each claim, would be seconds. */
 static void search_in(const char *name, void *data)
 {
     struct search *search = data;
-    look_at(name, &search->survey);
-    if (is_for(name, search->kind, search->place) &&
-        (!search->oldest[0] || strcmp(name, search->oldest) < 0))
+    if (!ends_with(name, ready) || is_expired(name, NULL, search->survey.now_unix_ns))
+        look_at(name, &search->survey);
+    else if (is_for(name, search->kind, search->place) &&
+             (!search->oldest[0] || strcmp(name, search->oldest) < 0))
         format(search->oldest, sizeof(search->oldest), "%s", name);
 }
 

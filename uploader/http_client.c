@@ -47,8 +47,10 @@ void http_client_reset_in_child(void)
 
 static void *open_library(void)
 {
-    /* Debian and most others; Debian's with another TLS library. */
-    static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
+    /* Debian and most others; Debian's with another TLS library; the one that was put beside
+     * libagent.so. */
+    static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4",
+                                        "$ORIGIN/libcurl.so.4"};
     void *handle = NULL;
     for (size_t i = 0; i < ARRAY_SIZE(names) && !handle; i++)
         handle = next.dlopen(names[i], RTLD_NOW | RTLD_LOCAL);

@@ -168,6 +168,35 @@ START_TEST(test_children)
 }
 END_TEST
 
+/* Where no other is: a file beside libagent.so is used. */
+START_TEST(test_libcurl_beside)
+{
+    struct run run;
+    if (geteuid() != 0)
+        return; /* namespaces of mounts are root's */
+    const char *folder = receiver_text("%s/beside", receiver.folder);
+    const char *script =
+        receiver_text("mkdir %s; cp -L /usr/lib/$(uname -m)-linux-gnu/libcurl.so.4 %s %s; "
+                      "for f in /usr/lib/*/libcurl*.so.*; do mount --bind /dev/null $f; done; "
+                      "exec env LD_PRELOAD=%s/libagent.so %s malloc 300 main",
+                      folder, run_agent_path(), folder, folder, run_program_path("recursion"));
+    run_program(&run, &(struct run_request){
+                          .program = "/usr/bin/unshare",
+                          .arguments = (const char *[]){"-m", "sh", "-ec", script, NULL},
+                          .environment = (const char *[]){receiver_text("LIBAGENT_UPLOAD_URL="
+                                                                        "parca+http://"
+                                                                        "127.0.0.1:%d",
+                                                                        receiver.port),
+                                                          NULL},
+                          .without_agent = true,
+                          .seconds = 60});
+    run_expect_quiet_success(&run);
+    receiver_read(&receiver);
+    ck_assert_int_eq(receiver_count(&receiver, "parca cpu"), 1);
+    run_free(&run);
+}
+END_TEST
+
 /* One line; what would have been sent is counted, files go on, the program is as it is. */
 START_TEST(test_without_libcurl)
 {
@@ -206,6 +235,7 @@ Suite *suite(void)
     tcase_add_test(http, test_no_descriptor_survives_exec);
     tcase_add_test(http, test_descriptors_while_it_sends);
     tcase_add_test(http, test_exec_while_it_sends);
+    tcase_add_test(http, test_libcurl_beside);
     tcase_add_test(http, test_without_libcurl);
     tcase_add_test(http, test_children);
     TCase *tls = receiver_case(suite, "tls", RECEIVER_TLS);

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """user_lands.py ROOTS TAR: does what the tar holds run in other user lands? In each of ROOTS (roots.sh) a
 program of that user land runs under the libagent.so of TAR: its output and status are as without,
-its profile is in a file, and arrives by that user land's libcurl; then into a spool, from where the
-libagent-uploader of TAR sends it. What arrives is judged by the receiver of the suites
-(receiver_backends.py). Prints each fault; status 1 when there is one. Wants root."""
+its profile is in a file, and arrives by that user land's libcurl; then by /etc/ld.so.preload, which
+is for all programs; then into a spool, from where the libagent-uploader of TAR sends it. What
+arrives is judged by the receiver of the suites (receiver_backends.py). Prints each fault; status 1
+when there is one. Wants root."""
 
 import glob
 import os
@@ -75,6 +76,23 @@ def run(root, command, **environment):
     return process.returncode, out, err
 
 
+def check_whole_machine(name, root, burn, without):
+    """The shell and env are preloaded, too, and left alone; but for that they would have files."""
+    path = f"{root}/etc/ld.so.preload"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("/libagent/libagent.so\n")
+    try:
+        script = ["sh", "-c", 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; "$@"', "sh", *burn]
+        for wanted in ("perl", "*"):
+            folder = f"/libagent/machine{len(wanted)}"
+            whole = run(root, script, LIBAGENT_PROCESSES=wanted, LIBAGENT_OUTPUT=folder)
+            need(whole == without, f"{name}: by /etc/ld.so.preload: {whole}")
+            found = {os.path.basename(each).split(".")[0] for each in glob.glob(f"{root}{folder}/*.cpu.pb.gz")}
+            need(found == ({"perl"} if wanted == "perl" else {"perl", "sh"}), f"{name}: files of {found} for {wanted}")
+    finally:
+        os.remove(path)
+
+
 def check(name, root, receiver):
     burn = ["perl", "-e", BURN]
     without = run(root, burn)
@@ -89,6 +107,7 @@ def check(name, root, receiver):
         need(len(found) == 1, f"{name}: files of {family}: {found}")
         need(receiver.count(f"post {family} service={name} ") == 1, f"{name}: upload of {family}")
         need(receiver.count(f"parca {family} ", f" job={name} ") == 1, f"{name}: upload of {family} to Parca")
+    check_whole_machine(name, root, burn, without)
     spooled = run(root, burn, LIBAGENT_SPOOL="/libagent/spool", LIBAGENT_DIALECT="pyroscope", **common)
     need(spooled == without, f"{name}: into a spool: {spooled}")
     waiting = glob.glob(f"{root}/libagent/spool/*.spool")

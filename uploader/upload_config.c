@@ -97,9 +97,11 @@ static void find_tags(struct upload_config *config, char *const *environment)
     const char *datadog = variable(environment, "DD_TAGS");
     const char *left_out =
         config->options.tags ? tags_add_list(tags, config->options.tags, false) : NULL;
-    if (left_out)
+    if (left_out) {
+        const char *end = strchr(left_out, ',');
         log_warn("LIBAGENT_TAGS: \"%.*s\" is no name:value, or too long, and is left out",
-                 (int)strcspn(left_out, ","), left_out);
+                 (int)(end ? (size_t)(end - left_out) : strlen(left_out)), left_out);
+    }
     bool all = !attributes || tags_add_attributes(tags, attributes);
     all &= add(tags, "env", variable(environment, "DD_ENV"));
     all &= add(tags, "version", variable(environment, "DD_VERSION"));

@@ -108,6 +108,14 @@ static bool within(const struct option_row *row, uint64_t value)
     return value >= row->low && value <= row->high;
 }
 
+/* Of separators alone a list would be an empty one. */
+static bool lists_something(const char *text)
+{
+    while (*text && strchr(",: ", *text))
+        text++;
+    return *text;
+}
+
 /* Sets the row's member of `target` from `text`. False, and no change, when the text is not
  * accepted. */
 static bool set_member(struct options *target, const struct option_row *row, const char *text)
@@ -153,8 +161,7 @@ static bool set_member(struct options *target, const struct option_row *row, con
     case TYPE_TEXT:
     case TYPE_TEXT_OR_NONE:
         value.text = text;
-        /* A list of separators alone would be an empty one. */
-        accepted = row->type == TYPE_TEXT_OR_NONE || text[strspn(text, ",: ")];
+        accepted = row->type == TYPE_TEXT_OR_NONE || lists_something(text);
         break;
     }
     /* A narrower member takes the low half of `number`: both processors are little-endian. */

@@ -2,18 +2,15 @@
  * go tool pprof and protoc. */
 #include "test/check.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "agent/base/arena.h"
 #include "agent/base/rng.h"
-#include "agent/base/sys.h"
 #include "agent/export/export.h"
-#include "agent/export/name_cache.h"
+#include "test/export_faults.h"
 #include "test/fake_modules.h"
-#include "test/map_faults.h"
 #include "test/preload/profile_reader.h"
 #include "test/temp_folder.h"
 
@@ -201,35 +198,7 @@ START_TEST(every_mapping_refused_in_turn)
 {
     ck_assert_int_eq(some_function(1), 7);
     add_some(10000); /* so many that every table and buffer has to grow */
-    struct window *window = recorder_turn(3, 4);
-    int descriptors = count_descriptors();
-    struct buffer whole = {0};
-    ck_assert_int_eq(export_pprof(window, &request, &whole), 0);
-    bool failed = true;
-    int failures = 0;
-    for (int i = 0; failed; i++) {
-        struct buffer out = {0};
-        name_cache_clear(); /* or names are read from files in the first and the 33rd alone */
-        map_faults_begin(i);
-        int result = export_pprof(window, &request, &out);
-        if (result) {
-            ck_assert_int_eq(result, -ENOMEM);
-            ck_assert_uint_eq(out.size, 0);
-            ck_assert_ptr_null(out.data);
-        } else {
-            /* The demangler goes without. */
-            ck_assert_uint_eq(out.size, whole.size);
-            ck_assert_mem_eq(out.data, whole.data, whole.size);
-        }
-        buffer_free(&out);
-        name_cache_clear();
-        ck_assert_int_eq(map_faults_end(&failed), 0);
-        failures += failed && result;
-        ck_assert_int_lt(i, 1000);
-    }
-    ck_assert_int_gt(failures, 25);
-    ck_assert_int_eq(count_descriptors(), descriptors);
-    buffer_free(&whole);
+    expect_whole_or_nothing(recorder_turn(3, 4), &request);
 }
 END_TEST
 

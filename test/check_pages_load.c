@@ -1,13 +1,11 @@
 /* Pages and collapsed stacks: shared work, limits of size, no memory, large windows. */
 #include "test/check.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <time.h>
 
 #include "agent/base/rng.h"
-#include "agent/export/name_cache.h"
-#include "test/map_faults.h"
+#include "test/export_faults.h"
 #include "test/pages_fixture.h"
 
 static void add_some(size_t rows)
@@ -96,31 +94,8 @@ enum { FEW = 1000 };
 START_TEST(every_mapping_refused_in_turn)
 {
     add_some(FEW * 2); /* so many that every table and buffer has to grow */
-    const struct window *window = recorder_turn(3, 4);
-    struct buffer whole = {0};
-    write_as(window, (enum export_dialect)_i, &whole);
-    bool failed = true;
-    int failures = 0;
-    for (int i = 0; failed; i++) {
-        struct buffer out = {0};
-        name_cache_clear(); /* or what is kept would count */
-        map_faults_begin(i);
-        int result = export_within_limits(window, &request, 0, &out);
-        if (result) {
-            ck_assert_int_eq(result, -ENOMEM);
-            ck_assert_ptr_null(out.data);
-        } else {
-            ck_assert_uint_eq(out.size, whole.size);
-            ck_assert_mem_eq(out.data, whole.data, whole.size);
-        }
-        buffer_free(&out);
-        name_cache_clear();
-        ck_assert_int_eq(map_faults_end(&failed), 0);
-        failures += failed && result;
-        ck_assert_int_lt(i, 1000);
-    }
-    ck_assert_int_gt(failures, 25);
-    buffer_free(&whole);
+    request.dialect = (enum export_dialect)_i;
+    expect_whole_or_nothing(recorder_turn(3, 4), &request);
 }
 END_TEST
 

@@ -15,31 +15,21 @@
 
 static const uint64_t part_ns = 300000000;
 
-static void work(void)
-{
-    for (int i = 0; i < 8; i++) {
-        void *block = malloc(1000);
-        keep(block);
-        free(block);
-    }
-    spin(part_ns);
-}
-
 SITE static void in(void)
 {
-    work();
+    allocate_and_spin(part_ns);
     keep("in");
 }
 
 SITE static void out(void)
 {
-    work();
+    allocate_and_spin(part_ns);
     keep("out");
 }
 
 SITE static void both(void)
 {
-    work();
+    allocate_and_spin(part_ns);
     keep("both");
 }
 

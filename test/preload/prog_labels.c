@@ -12,44 +12,34 @@
 
 static const uint64_t part_ns = 60000000;
 
-/* Some ticks long: the thread's labels are others when it is told of. */
-static void nap(void)
+/* With a pause of some ticks: the thread's labels are others when it is told of. */
+static void work_and_nap(void)
 {
+    allocate_and_spin(part_ns);
     nanosleep(&(struct timespec){0, 50000000}, NULL);
-}
-
-static void work(void)
-{
-    for (int i = 0; i < 8; i++) {
-        void *block = malloc(1000);
-        keep(block);
-        free(block);
-    }
-    spin(part_ns);
-    nap();
 }
 
 SITE static void f(void)
 {
-    work();
+    work_and_nap();
     keep("f");
 }
 
 SITE static void g(void)
 {
-    work();
+    work_and_nap();
     keep("g");
 }
 
 SITE static void h(void)
 {
-    work();
+    work_and_nap();
     keep("h");
 }
 
 SITE static void u(void)
 {
-    work();
+    work_and_nap();
     keep("u");
 }
 

@@ -55,6 +55,17 @@ static inline void spin(uint64_t ns)
             compute();
 }
 
+/* Eight blocks, and computes for `ns`. */
+static inline void allocate_and_spin(uint64_t ns)
+{
+    for (int i = 0; i < 8; i++) {
+        void *block = malloc(1000);
+        keep(block);
+        free(block);
+    }
+    spin(ns);
+}
+
 /* Blocks all signals but those of `mask` in the calling thread, even those that libc keeps. */
 static inline void block_all_but(uint64_t mask)
 {

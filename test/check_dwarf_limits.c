@@ -173,6 +173,40 @@ START_TEST(packed_sections_that_lie)
 }
 END_TEST
 
+/* The old way to say it: its name, and the size behind a word, its highest byte first. */
+static const struct {
+    const char *word;
+    uint64_t size;
+    size_t section_size; /* 0: as it is */
+    int error;
+} packed_of_old[] = {
+    {"ZLIB", 1ull << 40, 0, -E2BIG}, {"ZLIB", DWARF_ROOM + 1, 0, -E2BIG},
+    {"ZLIB", 0, 0, -ENOEXEC},        {"ZLIB", 100, 0, -ENOEXEC},
+    {"ZLIC", 100, 0, -ENOEXEC},      {"ZLIB", 100, 12, -ENOEXEC},
+    {"ZLIB", 100, 11, -ENOEXEC},     {"ZLIB", UINT64_MAX, 0, -E2BIG},
+};
+
+START_TEST(old_packed_sections_that_lie)
+{
+    struct made made;
+    dwarf_make(&made);
+    struct bytes *info = &made.sections[INFO];
+    uint64_t size = __builtin_bswap64(packed_of_old[_i].size);
+    dwarf_rename(&made, INFO, ".zdebug_info");
+    memcpy(info->data, packed_of_old[_i].word, 4);
+    memcpy(info->data + 4, &size, sizeof(size));
+    if (packed_of_old[_i].section_size)
+        info->size = packed_of_old[_i].section_size;
+    struct object object = dwarf_write(&made);
+    struct line_budget budget = {
+        .steps = LINES_PROFILE_STEPS, .is_first = true, .room = DWARF_ROOM};
+    int error;
+    ck_assert_str_eq(dwarf_found(&object, DWARF_CALL, &budget, &error), "");
+    ck_assert_int_eq(error, packed_of_old[_i].error);
+    unlink(object.path);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("dwarf limits");
@@ -184,6 +218,7 @@ Suite *suite(void)
     tcase_add_test(all, the_room_is_kept_within_a_unit);
     tcase_add_test(all, sequences_over_the_same_code);
     tcase_add_loop_test(all, packed_sections_that_lie, 0, (int)ARRAY_SIZE(packed));
+    tcase_add_loop_test(all, old_packed_sections_that_lie, 0, (int)ARRAY_SIZE(packed_of_old));
     suite_add_tcase(suite, all);
     return suite;
 }

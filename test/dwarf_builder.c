@@ -123,17 +123,27 @@ static void make_lines(struct made *made)
 
 void dwarf_make(struct made *made)
 {
-    static const char names[] = "\0.debug_info\0.debug_abbrev\0.debug_line\0.shstrtab\0.debug_str"
-                                "\0.gnu_debugaltlink\0.note";
+    static const char *const names[DWARF_PARTS] = {
+        [INFO] = ".debug_info", [ABBREV] = ".debug_abbrev", [LINE] = ".debug_line",
+        [NAMES] = ".shstrtab",  [TEXTS] = ".debug_str",     [LINK] = ".gnu_debugaltlink",
+        [NOTE] = ".note",
+    };
     make_info(made);
     make_lines(made);
-    put_bytes(&made->sections[NAMES], (const uint8_t *)names, sizeof(names));
+    put_text(&made->sections[NAMES], "");
+    for (int part = INFO; part < DWARF_PARTS; part++)
+        dwarf_rename(made, (enum dwarf_part)part, names[part]);
+}
+
+void dwarf_rename(struct made *made, enum dwarf_part part, const char *name)
+{
+    made->names[part] = (uint32_t)made->sections[NAMES].size;
+    put_text(&made->sections[NAMES], name);
 }
 
 void dwarf_write_at(const struct made *made, const char *path)
 {
     static uint8_t file[(DWARF_PARTS + 1) * PART_MAX];
-    static const uint32_t names[DWARF_PARTS] = {0, 1, 13, 27, 39, 49, 60, 78};
     static const Elf64_Phdr code = {
         .p_type = PT_LOAD, .p_flags = PF_R | PF_X, .p_vaddr = CODE, .p_memsz = 0x1000};
     Elf64_Ehdr header = {.e_type = ET_DYN,
@@ -154,7 +164,7 @@ void dwarf_write_at(const struct made *made, const char *path)
     Elf64_Shdr sections[DWARF_PARTS] = {{.sh_type = SHT_NULL}};
     size_t size = sizeof(header) + sizeof(code) + sizeof(sections);
     for (int i = INFO; i < DWARF_PARTS; i++) {
-        sections[i] = (Elf64_Shdr){.sh_name = names[i],
+        sections[i] = (Elf64_Shdr){.sh_name = made->names[i],
                                    .sh_type = i == NAMES  ? SHT_STRTAB
                                               : i == NOTE ? SHT_NOTE
                                                           : SHT_PROGBITS,

@@ -32,12 +32,13 @@ struct bytes {
 struct made {
     struct bytes sections[DWARF_PARTS];
     uint64_t flags[DWARF_PARTS];
-    size_t folder;        /* in .debug_info: of the unit, "/src" and a 0 */
-    size_t inlined_name;  /* of the function that was inlined: "g" */
-    size_t origin;        /* which function was inlined (4 bytes) */
-    size_t inlined_entry; /* the entry that says so */
-    size_t low;           /* the address of the function */
-    size_t sequence;      /* in .debug_line: the address of the sequence */
+    uint32_t names[DWARF_PARTS]; /* in .shstrtab */
+    size_t folder;               /* in .debug_info: of the unit, "/src" and a 0 */
+    size_t inlined_name;         /* of the function that was inlined: "g" */
+    size_t origin;               /* which function was inlined (4 bytes) */
+    size_t inlined_entry;        /* the entry that says so */
+    size_t low;                  /* the address of the function */
+    size_t sequence;             /* in .debug_line: the address of the sequence */
 };
 
 void put(struct bytes *to, uint64_t value, size_t size);
@@ -49,6 +50,8 @@ void replace(struct bytes *in, size_t at, size_t size, const void *with, size_t 
 void set_length(struct bytes *to);
 /* DWARF 4, in one unit. */
 void dwarf_make(struct made *made);
+/* Gives the section another name. */
+void dwarf_rename(struct made *made, enum dwarf_part part, const char *name);
 /* In .debug_abbrev the forms of the unit's folder, and of the call's reference to g. */
 enum { DWARF_FOLDER_FORM = 6, DWARF_ORIGIN_FORM = 32 };
 

@@ -41,6 +41,25 @@ static bool has_check(struct search *search)
     return (value ^ UINT32_MAX) == search->link_crc;
 }
 
+/* What DWARF 5 gives files that have others' part, and those others: its version, whether it is
+ * such a part, the path of the part (of which this one is none), and the id that the two share. */
+#define SUPPLEMENT ".debug_sup"
+enum { SUPPLEMENT_HEAD = 3 };
+
+static bool is_supplement_of(const struct elf_file *file, const struct object *object)
+{
+    static const uint8_t part[SUPPLEMENT_HEAD + 1] = {5, 0, 1, 0};
+    uint8_t bytes[sizeof(part) + 1 + BUILD_ID_MAX];
+    Elf64_Shdr section;
+    if (!object->build_id_size || elf_find_section(file, SUPPLEMENT, &section))
+        return false;
+    struct elf_extent extent = {.offset = section.sh_offset, .size = section.sh_size};
+    long got = elf_read_some(file, extent, 0, bytes, sizeof(bytes));
+    return got == (long)(sizeof(part) + 1 + object->build_id_size) &&
+           memcmp(bytes, part, sizeof(part)) == 0 && bytes[sizeof(part)] == object->build_id_size &&
+           memcmp(bytes + sizeof(part) + 1, object->build_id, object->build_id_size) == 0;
+}
+
 static bool belongs(struct search *search)
 {
     const struct elf_file *file = search->debug;
@@ -48,7 +67,7 @@ static bool belongs(struct search *search)
         return false; /* the link leads back */
     if (search->object->build_id_size && elf_has_build_id(file))
         return elf_has_build_id_of(file, search->object);
-    return has_check(search);
+    return has_check(search) || is_supplement_of(file, search->object);
 }
 
 /* Is the file at search->path the one? It is then open. */
@@ -141,22 +160,34 @@ static bool try_link(struct search *search)
 
 /* ---- What several files have in common ------------------------------------------------------- */
 
-/* The path in .gnu_debugaltlink, in the search's chunk, and in `common` the build id behind it;
- * NULL where there is none. */
+/* The path of it, in the search's chunk, and in `common` its id, which is behind; NULL where there
+ * is none. */
 static const char *read_common_link(struct search *search, struct object *common)
 {
+    static const uint8_t whole[SUPPLEMENT_HEAD] = {5, 0, 0};
     Elf64_Shdr section;
-    if (elf_find_section(search->own, ".gnu_debugaltlink", &section))
+    if (elf_find_section_of(search->own, ".gnu_debugaltlink", SUPPLEMENT, &section))
         return NULL;
     struct elf_extent extent = {.offset = section.sh_offset, .size = section.sh_size};
     long got = elf_read_some(search->own, extent, 0, search->chunk, sizeof(search->chunk));
-    const uint8_t *end = got > 0 ? memchr(search->chunk, 0, (size_t)got) : NULL;
-    size_t id_size = end ? (size_t)(search->chunk + got - (end + 1)) : 0;
-    if (id_size == 0 || id_size > BUILD_ID_MAX || end - search->chunk >= PATH_MAX)
+    bool is_supplement = elf_section_begins(search->own, &section, SUPPLEMENT);
+    const uint8_t *path = search->chunk + (is_supplement ? sizeof(whole) : 0);
+    const uint8_t *stop = search->chunk + MAX_OF(got, 0L);
+    const uint8_t *end = path < stop ? memchr(path, 0, (size_t)(stop - path)) : NULL;
+    if (!end || end - path >= PATH_MAX ||
+        (is_supplement && memcmp(search->chunk, whole, sizeof(whole)) != 0))
         return NULL;
-    common->build_id_size = (uint8_t)id_size;
-    memcpy(common->build_id, end + 1, id_size);
-    return (const char *)search->chunk;
+    const uint8_t *id = end + 1;
+    if (is_supplement) { /* behind its size */
+        if (id == stop || *id != stop - id - 1)
+            return NULL;
+        id++;
+    }
+    if (id == stop || stop - id > BUILD_ID_MAX)
+        return NULL;
+    common->build_id_size = (uint8_t)(stop - id);
+    memcpy(common->build_id, id, common->build_id_size);
+    return (const char *)path;
 }
 
 static bool try_common_path(struct search *search, const char *path)

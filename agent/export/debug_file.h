@@ -7,9 +7,9 @@
  * where one of both has none, one whose CRC-32 is what .gnu_debuglink says.
  *
  * And the file to which dwz moved what the debugging information of several has in common, as
- * Debian's packages have it. The file's .gnu_debugaltlink has its path and build id; looked for by
- * the build id, by the path, and where that leads through a folder .dwz, by what follows in
- * DIRECTORY/.dwz.
+ * Debian's packages have it. The file's .gnu_debugaltlink has its path and build id, or, as DWARF 5
+ * writes it, .debug_sup its path and an id that its own .debug_sup has, too; looked for by the id,
+ * by the path, and where that leads through a folder .dwz, by what follows in DIRECTORY/.dwz.
  *
  * Owns: nothing. Context: INIT, TICK. Locks: none. Memory: one mapping, freed before it returns. */
 #ifndef LIBAGENT_DEBUG_FILE_H

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "agent/base/format.h"
 #include "agent/base/sys.h"
 #include "agent/export/unpack_section.h"
 
@@ -10,61 +11,109 @@
  */
 enum { STEPS_A_READ = 8, BYTES_A_STEP = 256, SEARCHED_AT_ONCE = 64 << 10 };
 
-/* The size that a packed section says is believed as far as there is room for it. */
-static int unpack(struct debug_section *section, struct elf_extent packed, size_t *room)
+/* A section's bytes in the file; `kind` 0: they are not packed, else `size` is what they unpack to.
+ */
+struct packing {
+    struct elf_extent bytes;
+    uint32_t kind;
+    uint64_t size;
+};
+
+static struct elf_extent behind(struct elf_extent extent, uint64_t head)
 {
-    Elf64_Chdr header;
-    if (packed.size < sizeof(header))
+    return (struct elf_extent){.offset = extent.offset + head, .size = extent.size - head};
+}
+
+/* As binutils packed sections before ELF had a way: .debug_info is .zdebug_info, "ZLIB" and the
+ * size, its highest byte first, and then a stream of zlib's. */
+static int read_old_head(const struct elf_file *file, struct packing *found)
+{
+    struct {
+        char magic[4];
+        uint8_t size[8];
+    } head;
+    if (found->bytes.size < sizeof(head))
         return -ENOEXEC;
-    int error = elf_read(section->file, packed.offset, &header, sizeof(header));
+    int error = elf_read(file, found->bytes.offset, &head, sizeof(head));
+    if (error || memcmp(head.magic, "ZLIB", sizeof(head.magic)) != 0)
+        return error ? error : -ENOEXEC;
+    found->bytes = behind(found->bytes, sizeof(head));
+    found->kind = ELFCOMPRESS_ZLIB;
+    for (size_t i = 0; i < sizeof(head.size); i++)
+        found->size = found->size << 8 | head.size[i];
+    return 0;
+}
+
+static int read_head(const struct elf_file *file, struct packing *found)
+{
+    Elf64_Chdr head;
+    if (found->bytes.size < sizeof(head))
+        return -ENOEXEC;
+    int error = elf_read(file, found->bytes.offset, &head, sizeof(head));
+    if (error || head.ch_type == 0)
+        return error ? error : -ENOEXEC;
+    found->bytes = behind(found->bytes, sizeof(head));
+    found->kind = head.ch_type;
+    found->size = head.ch_size;
+    return 0;
+}
+
+static int find(const struct elf_file *file, const char *name, struct packing *found)
+{
+    Elf64_Shdr section;
+    char old_name[32];
+    format(old_name, sizeof(old_name), ".z%s", name + 1);
+    int error = elf_find_section_of(file, name, old_name, &section);
     if (error)
         return error;
-    if (header.ch_size == 0)
+    *found = (struct packing){.bytes = {.offset = section.sh_offset, .size = section.sh_size}};
+    if (section.sh_flags & SHF_COMPRESSED)
+        return read_head(file, found);
+    return elf_section_begins(file, &section, ".z") ? read_old_head(file, found) : 0;
+}
+
+/* The size that a packed section says is believed as far as there is room for it. */
+static int unpack(struct debug_section *section, const struct packing *packed, size_t *room)
+{
+    if (packed->size == 0)
         return -ENOEXEC;
-    if (header.ch_size > *room || packed.size > *room - header.ch_size)
+    if (packed->size > *room || packed->bytes.size > *room - packed->size)
         return -E2BIG;
-    uint8_t *memory = sys_map((size_t)header.ch_size);
+    size_t size = (size_t)packed->size;
+    uint8_t *memory = sys_map(size);
     if (!memory)
         return -ENOMEM;
-    packed.offset += sizeof(header);
-    packed.size -= sizeof(header);
-    error = unpack_section(section->file, packed, header.ch_type, memory, (size_t)header.ch_size);
+    int error = unpack_section(section->file, packed->bytes, packed->kind, memory, size);
     if (error) {
-        sys_unmap(memory, (size_t)header.ch_size);
+        sys_unmap(memory, size);
         return error;
     }
     section->memory = memory;
-    section->size = section->mapped = (size_t)header.ch_size;
-    *room -= section->mapped;
+    section->size = section->mapped = size;
+    *room -= size;
     return 0;
 }
 
 uint64_t debug_section_need(const struct elf_file *file, const char *name)
 {
-    Elf64_Shdr header;
-    Elf64_Chdr packed;
-    if (elf_find_section(file, name, &header) || !(header.sh_flags & SHF_COMPRESSED) ||
-        header.sh_size < sizeof(packed) ||
-        elf_read(file, header.sh_offset, &packed, sizeof(packed)))
-        return 0;
-    return packed.ch_size;
+    struct packing found;
+    return find(file, name, &found) ? 0 : found.size;
 }
 
 int debug_section_open(struct debug_section *section, const struct elf_file *file, const char *name,
                        size_t *room)
 {
-    Elf64_Shdr header;
+    struct packing found;
     *section = (struct debug_section){.file = file};
-    int error = elf_find_section(file, name, &header);
+    int error = find(file, name, &found);
     if (error)
         return error;
-    struct elf_extent extent = {.offset = header.sh_offset, .size = header.sh_size};
-    if (header.sh_flags & SHF_COMPRESSED)
-        return unpack(section, extent, room);
-    section->offset = extent.offset;
-    section->size = extent.size;
+    if (found.kind)
+        return unpack(section, &found, room);
+    section->offset = found.bytes.offset;
+    section->size = found.bytes.size;
     if (file->memory)
-        section->memory = file->memory + extent.offset;
+        section->memory = file->memory + found.bytes.offset;
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* debug_section.h: a section of debugging information, and a cursor that reads numbers out of it
  * with every byte checked. What is not packed is read from the file through a small window; what
- * is packed (SHF_COMPRESSED by zlib or zstd) is unpacked whole, as far as there is room.
+ * is packed (SHF_COMPRESSED by zlib or zstd, or .zdebug_*) is unpacked whole, as far as there is
+ * room.
  *
  * A cursor that was led outside has failed, stays failed, and gives 0 for whatever is asked: loops
  * look at `failed`. What it reads and searches costs steps of its user's; where they are used up it

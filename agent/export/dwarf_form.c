@@ -136,12 +136,12 @@ struct dwarf_value dwarf_read_form(struct cursor *cursor, const struct dwarf_uni
     case FORM_REF_ADDR:
         return value_of(VALUE_REFERENCE, number);
     case FORM_REF_SIG8:
+        return value_of(VALUE_OTHER, 0);
     case FORM_REF_SUP4:
     case FORM_REF_SUP8:
-    case FORM_STRP_SUP:
-        return value_of(VALUE_OTHER, 0);
     case FORM_GNU_REF_ALT:
         return value_of(VALUE_COMMON_REFERENCE, number);
+    case FORM_STRP_SUP:
     case FORM_GNU_STRP_ALT:
         return value_of(VALUE_COMMON_TEXT, number);
     case FORM_DATA16:

@@ -293,7 +293,7 @@ bool elf_section_begins(const struct elf_file *file, const Elf64_Shdr *section, 
 
 struct name_search {
     const struct elf_file *file;
-    const char *name;
+    const char *name, *other;
     Elf64_Shdr *found;
     bool is_found;
 };
@@ -308,17 +308,23 @@ static void search_name(const Elf64_Shdr *section, uint32_t index, void *data)
         return;
     long got = elf_read_some(search->file, search->file->section_names, section->sh_name, name,
                              sizeof(name) - 1);
-    if (got > 0 && strcmp(name, search->name) == 0) {
+    if (got > 0 && (strcmp(name, search->name) == 0 || strcmp(name, search->other) == 0)) {
         *search->found = *section;
         search->is_found = true;
     }
 }
 
-int elf_find_section(const struct elf_file *file, const char *name, Elf64_Shdr *found)
+int elf_find_section_of(const struct elf_file *file, const char *name, const char *other,
+                        Elf64_Shdr *found)
 {
-    struct name_search search = {.file = file, .name = name, .found = found};
+    struct name_search search = {.file = file, .name = name, .other = other, .found = found};
     int error = elf_each_section(file, search_name, &search);
     return error ? error : search.is_found ? 0 : -ENOENT;
+}
+
+int elf_find_section(const struct elf_file *file, const char *name, Elf64_Shdr *found)
+{
+    return elf_find_section_of(file, name, name, found);
 }
 
 struct symbol_search {

@@ -52,6 +52,9 @@ bool elf_has_build_id_of(const struct elf_file *file, const struct object *objec
 bool elf_has_build_id(const struct elf_file *file);
 /* The first section of that name that has bytes in the file. 0, -ENOENT, or -ENOEXEC. */
 int elf_find_section(const struct elf_file *file, const char *name, Elf64_Shdr *found) MUST_USE;
+/* The first that has one of two names. */
+int elf_find_section_of(const struct elf_file *file, const char *name, const char *other,
+                        Elf64_Shdr *found) MUST_USE;
 /* Whether the section's name begins with that text (at most 31 bytes). */
 bool elf_section_begins(const struct elf_file *file, const Elf64_Shdr *section, const char *text);
 /* Finds the table of type SHT_SYMTAB or SHT_DYNSYM and its strings. 0, -ENOENT when there is

@@ -278,8 +278,8 @@ __attribute__((noinline)) int out(int x) { return mid(x) * 3; }
 void _start(void) { if (out(4)) out(5); }
 """
 LINES = {"gcc4": "gcc -gdwarf-4", "gcc5": "gcc -gdwarf-5", "clang5": "clang -gdwarf-5",
-         "clang4": "clang -gdwarf-4", "zlib": "gcc -gdwarf-5", "zstd": "gcc -gdwarf-5",
-         "common": "gcc -gdwarf-4"}
+         "clang4": "clang -gdwarf-4", "zlib": "gcc -gdwarf-5", "zlib-gnu": "gcc -gdwarf-5",
+         "zstd": "gcc -gdwarf-5", "common": "gcc -gdwarf-4"}
 # Functions that were inlined are in the file that has the build id: in fuzz_lines.c this one again.
 COMMON = """
  .section .gnu_debugaltlink,"",@progbits
@@ -315,7 +315,7 @@ def lines_input(name, command):
         subprocess.run(command.split() + "-O2 -nostdlib -static -ffreestanding -Wl,--build-id=none -fno-ident "
                        "-Wl,-z,noseparate-code -fno-asynchronous-unwind-tables".split() +
                        ["-o", out, source], check=True)
-        packed = [f"--compress-debug-sections={name}"] if name in ("zlib", "zstd") else []
+        packed = [f"--compress-debug-sections={name}"] if name.startswith("z") else []
         subprocess.run(["objcopy", "-R", ".comment", "-R", ".debug_aranges", *packed, out], check=True)
         data = read_binary(out)
     entry, = struct.unpack_from("<Q", data, 0x18)

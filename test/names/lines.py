@@ -30,7 +30,7 @@ def more_forms():
                 yield out, out
     # Packed, and packed in a separate file: llvm-symbolizer 14 has no zstd, and reads what is not.
     for whole in (os.path.join(FOLDER, "cxx.cc.g++.O2"), os.path.join(FOLDER, "cxx.cc.clang++.O3")):
-        for kind in ("zlib", "zstd"):
+        for kind in ("zlib", "zlib-gnu", "zstd"):
             out = f"{whole}.{kind}"
             run("objcopy", f"--compress-debug-sections={kind}", whole, out)
             yield out, whole
@@ -44,13 +44,16 @@ def more_forms():
     for whole in wholes:
         run("dwz", "-o", f"{whole}.dwz", whole)
         yield f"{whole}.dwz", whole
-        shutil.copy(whole, f"{whole}.common")
-    common = os.path.join(FOLDER, "common.debug")
-    run("dwz", "-m", common, "-M", "common.debug", *(f"{whole}.common" for whole in wholes))
-    for whole in wholes:
-        yield f"{whole}.common", whole
-        run("objcopy", "--compress-debug-sections=zlib", f"{whole}.common", f"{whole}.packed")
-        yield f"{whole}.packed", whole
+    for name, *flags in (("common",), ("supplement", "-5")):
+        for whole in wholes:
+            shutil.copy(whole, f"{whole}.{name}")
+        run("dwz", *flags, "-m", os.path.join(FOLDER, f"{name}.debug"), "-M", f"{name}.debug",
+            *(f"{whole}.{name}" for whole in wholes))
+        for whole in wholes:
+            out = f"{whole}.{name}"
+            yield out, whole
+            run("objcopy", "--compress-debug-sections=zlib", out, f"{out}.packed")
+            yield f"{out}.packed", whole
 
 
 def split_forms():

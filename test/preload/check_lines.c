@@ -92,7 +92,7 @@ START_TEST(a_program_with_debugging_information)
 END_TEST
 
 /* As distributions give it: stripped, the rest packed in a separate file. */
-static const char *const packings[] = {"none", "zlib", "zstd"};
+static const char *const packings[] = {"none", "zlib", "zlib-gnu", "zstd"};
 
 START_TEST(a_separate_debug_file)
 {
@@ -173,7 +173,8 @@ Suite *suite(void)
     TCase *all = tcase_create("all");
     tcase_set_timeout(all, 300);
     tcase_add_test(all, a_program_with_debugging_information);
-    tcase_add_loop_test(all, a_separate_debug_file, 0, 3);
+    tcase_add_loop_test(all, a_separate_debug_file, 0,
+                        (int)(sizeof(packings) / sizeof(packings[0])));
     tcase_add_test(all, threads_that_die_meanwhile);
     tcase_add_test(all, names_alone_have_no_lines);
     suite_add_tcase(suite, all);

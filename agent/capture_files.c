@@ -120,8 +120,6 @@ int capture_files_submit(const struct window *window, const struct export_reques
 {
     struct found found = {0};
     int result = 0, blobs = 0;
-    if (!routes_to_files(export_dialect_name(request->dialect)))
-        return 0;
     (void)window_each(window, look, &found);
     for (uint32_t i = 0; i < found.count; i++) {
         int submitted = submit_one(window, request, told_ns, found.captures[i].entry,

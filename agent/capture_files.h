@@ -15,8 +15,8 @@
 
 /* `request`: as for the window's own file, which began at `window->start_monotonic_ns`; its
  * families are those that are profiled. `told_ns`: up to then all time is in the window, so that a
- * capture that ended before ends there. `submit` takes one file: how many were submitted, or a
- * negative errno. Returns their sum, or the last error. */
+ * capture that ended before ends there. `submit` takes one family of one: how many files were
+ * submitted, or a negative errno. Returns their sum, or the last error. */
 int capture_files_submit(const struct window *window, const struct export_request *request,
                          uint64_t told_ns,
                          int (*submit)(const struct window *,

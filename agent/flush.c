@@ -277,23 +277,20 @@ static struct export_request request_of(const struct window *window, enum record
     };
 }
 
-/* In each dialect that is wanted. */
-static int submit_family(const struct window *window, enum record_family family, bool has_live)
+/* In each of the first dialects that is wanted. */
+static int submit_dialects(const struct window *window, const struct export_request *family,
+                           int dialects, bool (*is_wanted)(const char *dialect))
 {
-    struct export_request request = request_of(window, family, has_live);
+    struct export_request request = *family;
     struct gathered gathered = {.is_there = false};
     int blobs = 0;
     request.shared = &gathered;
-    if (family == FILE_HEAP_GROWTH && !has_live)
-        return 0;
-    /* A backend compares windows itself, and takes no negative values. */
-    int dialects = family < RECORD_FAMILIES ? DIALECTS : DIALECT_FILES;
     for (int i = 0; i < dialects && blobs >= 0; i++) {
         request.dialect = (enum export_dialect)i;
         /* The one file of Datadog's goes with the first family. */
-        if (!routes_want(export_dialect_name(request.dialect)) ||
+        if (!is_wanted(export_dialect_name(request.dialect)) ||
             (request.dialect == DIALECT_DATADOG &&
-             (request.families & -request.families) != 1u << family))
+             (request.families & -request.families) != 1u << request.family))
             continue;
         int submitted = submit_parts(window, &request);
         blobs = submitted < 0 ? submitted : blobs + submitted;
@@ -302,19 +299,28 @@ static int submit_family(const struct window *window, enum record_family family,
     return blobs;
 }
 
+static int submit_family(const struct window *window, enum record_family family, bool has_live)
+{
+    struct export_request request = request_of(window, family, has_live);
+    if (family == FILE_HEAP_GROWTH && !has_live)
+        return 0;
+    /* A backend compares windows itself, and takes no negative values. */
+    int dialects = family < RECORD_FAMILIES ? DIALECTS : DIALECT_FILES;
+    return submit_dialects(window, &request, dialects, routes_want);
+}
+
+static int submit_files(const struct window *window, const struct export_request *request)
+{
+    return submit_dialects(window, request, DIALECT_FILES, routes_to_files);
+}
+
 /* Those of its captures. */
 static int submit_captures(const struct window *window)
 {
     struct export_request request = request_of(window, RECORD_CPU, false);
-    int blobs = 0, result = 0;
-    for (int i = 0; i < DIALECT_FILES; i++) {
-        request.dialect = (enum export_dialect)i;
-        int submitted = capture_files_submit(window, &request, pending.told_ns, submit);
-        result = MIN_OF(result, submitted);
-        blobs += MAX_OF(submitted, 0);
-    }
+    int result = capture_files_submit(window, &request, pending.told_ns, submit_files);
     captures_free(pending.told_ns);
-    return result ? result : blobs;
+    return result;
 }
 
 /* Encodes and submits the pending window if nobody can still write into it. */

@@ -55,7 +55,7 @@ static bool has_text(const struct string_table *strings, const char *end)
 }
 
 /* Names all in a profile of its own; how many have lines, each that of its own file. */
-static size_t name_all(bool *is_whole)
+static size_t name_all_by(bool reads_lines, bool *is_whole)
 {
     struct location_table table;
     struct string_table strings;
@@ -66,7 +66,7 @@ static size_t name_all(bool *is_whole)
         numbers[i] = location_of(&table, modules_list->generation, (uintptr_t)met[i].code + 1);
         ck_assert_uint_ne(numbers[i], 0);
     }
-    ck_assert_int_eq(locations_name(&table, &strings), 0);
+    ck_assert_int_eq(locations_name(&table, &strings, reads_lines), 0);
     size_t found = 0;
     for (size_t i = 0; i < MET; i++) {
         uint32_t count;
@@ -81,6 +81,11 @@ static size_t name_all(bool *is_whole)
     string_table_free(&strings);
     locations_free(&table);
     return found;
+}
+
+static size_t name_all(bool *is_whole)
+{
+    return name_all_by(true, is_whole);
 }
 
 START_TEST(all_at_once)
@@ -107,6 +112,24 @@ START_TEST(what_was_not_reached_is_found_later)
 }
 END_TEST
 
+/* Profiles that read none, in between: they have what is known, and put nothing off. */
+START_TEST(some_profiles_read_none)
+{
+    bool is_whole;
+    location_lines_steps = 1;
+    uint64_t put_off = 0;
+    for (size_t profile = 1; profile <= MET; profile++) {
+        ck_assert_uint_eq(name_all_by(false, &is_whole), profile - 1);
+        ck_assert(!is_whole);
+        ck_assert_uint_eq(stats_get(STAT_LINES_PUT_OFF), put_off);
+        ck_assert_uint_eq(name_all(&is_whole), profile);
+        put_off += MET - profile;
+    }
+    ck_assert_uint_eq(name_all_by(false, &is_whole), MET);
+    ck_assert(is_whole);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("location lines");
@@ -115,6 +138,7 @@ Suite *suite(void)
     tcase_set_timeout(all, 60);
     tcase_add_test(all, all_at_once);
     tcase_add_test(all, what_was_not_reached_is_found_later);
+    tcase_add_test(all, some_profiles_read_none);
     suite_add_tcase(suite, all);
     return suite;
 }

@@ -186,7 +186,7 @@ static size_t name_all(const uintptr_t *pcs, size_t count, char *all, size_t siz
         ck_assert_uint_ne(location_of(&table, modules_list->generation, pcs[i]), 0);
     opened = 0;
     sys_override = count_opens;
-    ck_assert_int_eq(locations_name(&table, &strings), 0);
+    ck_assert_int_eq(locations_name(&table, &strings, true), 0);
     sys_override = NULL;
     size_t length = MIN_OF(strings.encoded.size, size);
     memcpy(all, strings.encoded.data, length);

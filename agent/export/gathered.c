@@ -25,7 +25,8 @@ static int gather(struct gathered *gathered, const struct window *window,
     int error = rows_gather(&gathered->rows, window, &gathered->request, gathered->families);
     gathered->has_values = !error && any_has_value(gathered);
     if (gathered->has_values)
-        error = locations_name(&gathered->rows.locations, &gathered->strings);
+        /* A capture is a part of the window, which has had its time for that. */
+        error = locations_name(&gathered->rows.locations, &gathered->strings, !request->capture);
     gathered->is_there = !error;
     return error;
 }

@@ -54,6 +54,10 @@ static int find_lines(struct line_search *search, struct place *place, uint32_t 
     }
     if (count == 0)
         return 0;
+    if (!naming->reads_lines) {
+        place->is_put_off = true;
+        return 0;
+    }
     search->frames.size = search->texts.size = 0;
     int error = lines_find(object, naming->addresses, count, &search->budget, search->answers,
                            &search->frames, &search->texts);
@@ -175,7 +179,8 @@ int location_lines_add(struct naming *naming)
     int error = add_places(&search, start, count);
     if (!error)
         error = add_places(&search, 0, start);
-    next_object = search.put_off;
+    if (naming->reads_lines)
+        next_object = search.put_off;
     stats_add(STAT_LINES_LEFT_OUT, search.budget.left_out);
     buffer_free(&search.frames);
     buffer_free(&search.texts);

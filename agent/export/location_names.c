@@ -214,7 +214,7 @@ static int fill_lines(struct location_table *table)
     return table->lines.error;
 }
 
-int locations_name(struct location_table *table, struct string_table *strings)
+int locations_name(struct location_table *table, struct string_table *strings, bool reads_lines)
 {
     uint32_t count = location_count(table);
     if (count == 0)
@@ -223,7 +223,7 @@ int locations_name(struct location_table *table, struct string_table *strings)
     uint8_t *arrays = sys_map(size);
     if (!arrays)
         return -ENOMEM;
-    struct naming naming = {.table = table, .strings = strings};
+    struct naming naming = {.table = table, .strings = strings, .reads_lines = reads_lines};
     naming.addresses = (uint64_t *)(void *)arrays;
     naming.names = (struct symbol_name *)(void *)(naming.addresses + count);
     naming.order = (uint32_t *)(void *)(naming.names + count);

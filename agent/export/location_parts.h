@@ -76,6 +76,7 @@ size_t location_address_name(const struct location_table *table, const struct lo
 struct naming {
     struct location_table *table;
     struct string_table *strings;
+    bool reads_lines;
     struct demangler demangler;
     uint32_t *order; /* of the locations: by place and address */
     uint64_t *addresses;

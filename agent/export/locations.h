@@ -24,6 +24,7 @@
 #ifndef LIBAGENT_LOCATIONS_H
 #define LIBAGENT_LOCATIONS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "agent/base/buffer.h"
@@ -51,8 +52,10 @@ struct location_line {
 int locations_begin(struct location_table *table) MUST_USE;
 /* The number of the location of a recorded pc; 0 when there is no memory. */
 uint32_t location_of(struct location_table *table, uint32_t generation, uint64_t pc);
-/* Gives each location its function, or several (see above). 0 or -ENOMEM. */
-int locations_name(struct location_table *table, struct string_table *strings) MUST_USE;
+/* Gives each location its function, or several (see above); without `reads_lines` lines are those
+ * that were read for a profile before. 0 or -ENOMEM. */
+int locations_name(struct location_table *table, struct string_table *strings,
+                   bool reads_lines) MUST_USE;
 /* The functions of a named location: the innermost first, the last one the code's own. */
 const struct location_line *location_lines(const struct location_table *table, uint32_t number,
                                            uint32_t *count);

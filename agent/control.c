@@ -94,18 +94,11 @@ static void control(void)
     follow_file();
 }
 
-/* The program may change its folder, and the options' texts are read anew. */
-static void keep_path(const char *given)
-{
-    long length = given[0] == '/' ? 0 : sys_call2(SYS_getcwd, path, sizeof(path));
-    size_t used = length > 0 ? (size_t)length - 1 : 0; /* the kernel counts the final 0 */
-    format(path + used, sizeof(path) - used, "%s%s", used ? "/" : "", given);
-}
-
 bool control_begin(void)
 {
+    /* The program may change its folder, and the options' texts are read anew. */
     if (options.config)
-        keep_path(options.config);
+        (void)!sys_absolute(options.config, path, sizeof(path));
     if (!path[0] || !read_file())
         return false;
     take_new();

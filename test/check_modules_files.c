@@ -105,12 +105,56 @@ START_TEST(a_pipe_where_the_file_was_is_not_waited_for)
 }
 END_TEST
 
+/* Makes the next scan look at all, though nothing came or went. */
+static void rescan_all(void)
+{
+    modules_note_miss(object_at(library_code));
+    ck_assert_int_eq(modules_rescan(), 0);
+}
+
+/* The loader knows it by a path that leads elsewhere once the folder is another. */
+START_TEST(a_relative_path_is_of_the_folder_then)
+{
+    char other[80], relative[64];
+    start_with_copy();
+    (void)snprintf(relative, sizeof(relative), "./%s", strrchr(place, '/') + 1);
+    ck_assert_int_eq(chdir("/tmp"), 0);
+    library_name = relative;
+    library_load();
+    ck_assert_int_eq(modules_rescan(), 0);
+    const struct object *object = object_at(library_code);
+    ck_assert_str_eq(object->path, place);
+    ck_assert_uint_ne(object->inode, 0);
+    uint32_t known = registry_count();
+    ck_assert_int_eq(chdir("/"), 0);
+    rescan_all();
+    ck_assert_ptr_eq(object_at(library_code), object);
+    ck_assert_uint_eq(registry_count(), known);
+    unload();
+    /* By the same path from another folder it is another file. */
+    (void)snprintf(other, sizeof(other), "%s.d", place);
+    ck_assert_int_eq(mkdir(other, 0700), 0);
+    ck_assert_int_eq(chdir(other), 0);
+    strcat(other, relative + 1);
+    ck_assert_int_eq(rename(place, other), 0);
+    library_load();
+    ck_assert_int_eq(modules_rescan(), 0);
+    ck_assert_ptr_ne(object_at(library_code), object);
+    ck_assert_str_eq(object_at(library_code)->path, other);
+    unload();
+    ck_assert_int_eq(unlink(other), 0);
+    *strrchr(other, '/') = 0;
+    ck_assert_int_eq(rmdir(other), 0);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *s = suite_create("modules_files");
     TCase *t = tcase_create("modules_files");
     tcase_add_test(t, tables_of_a_file_that_was_replaced_are_not_read);
     tcase_add_test(t, a_pipe_where_the_file_was_is_not_waited_for);
+    tcase_add_test(t, a_relative_path_is_of_the_folder_then);
     suite_add_tcase(s, t);
     return s;
 }

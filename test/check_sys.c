@@ -175,6 +175,54 @@ START_TEST(only_a_regular_file_is_read)
 }
 END_TEST
 
+START_TEST(a_relative_path_gets_the_working_folder)
+{
+    char out[16];
+    ck_assert_int_eq(chdir("/usr"), 0);
+    ck_assert_int_eq(sys_absolute("a/b", out, sizeof(out)), 0);
+    ck_assert_str_eq(out, "/usr/a/b");
+    ck_assert_int_eq(sys_absolute("/a", out, sizeof(out)), 0);
+    ck_assert_str_eq(out, "/a");
+    ck_assert_int_eq(sys_absolute("0123456789", out, sizeof(out)), 0);
+    ck_assert_str_eq(out, "/usr/0123456789");
+    ck_assert_int_eq(sys_absolute("0123456789a", out, sizeof(out)), -ENAMETOOLONG);
+    ck_assert_str_eq(out, "0123456789a");
+    ck_assert_int_eq(sys_absolute("a", out, 4), -ERANGE);
+    ck_assert_str_eq(out, "a");
+    ck_assert_int_eq(sys_absolute("/123456789abcdef", out, sizeof(out)), -ENAMETOOLONG);
+    ck_assert_str_eq(out, "/123456789abcde");
+    ck_assert_int_eq(chdir("/"), 0);
+    ck_assert_int_eq(sys_absolute("a", out, sizeof(out)), 0);
+    ck_assert_str_eq(out, "/a");
+}
+END_TEST
+
+/* Folders that are gone, or outside of the root: the path stays as it is. */
+static char unreachable[] = "(unreachable)/x";
+
+static bool answer_getcwd(long number, const long args[6], long *result)
+{
+    if (number != SYS_getcwd)
+        return false;
+    memcpy((void *)args[0], unreachable, sizeof(unreachable));
+    *result = sizeof(unreachable);
+    return true;
+}
+
+START_TEST(a_folder_that_has_no_path_is_left_out)
+{
+    char out[64];
+    sys_override = answer_getcwd;
+    ck_assert_int_eq(sys_absolute("a", out, sizeof(out)), -ENOENT);
+    ck_assert_str_eq(out, "a");
+    sys_override = inject;
+    fault.number = SYS_getcwd, fault.times = 1, fault.result = -ENOENT;
+    ck_assert_int_eq(sys_absolute("a", out, sizeof(out)), -ENOENT);
+    ck_assert_str_eq(out, "a");
+    clear_fault();
+}
+END_TEST
+
 START_TEST(mapped_memory_is_zero_and_goes)
 {
     size_t size = 3 * 4096;
@@ -365,6 +413,8 @@ Suite *suite(void)
     tcase_add_test(calls, an_error_after_some_bytes_tells_the_bytes);
     tcase_add_test(calls, a_file_is_read_whole_or_cut);
     tcase_add_test(calls, only_a_regular_file_is_read);
+    tcase_add_test(calls, a_relative_path_gets_the_working_folder);
+    tcase_add_test(calls, a_folder_that_has_no_path_is_left_out);
     tcase_add_test(calls, mapped_memory_is_zero_and_goes);
     tcase_add_test(calls, readable_tells_each_byte_of_a_page_border);
     tcase_add_test(calls, readable_refuses_what_no_process_has);

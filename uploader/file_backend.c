@@ -22,28 +22,6 @@ enum {
     TEMPORARY_NAMES = 8, /* for processes of one pid that write in the same nanosecond */
 };
 
-/* Copies `path` to `out`, with the working directory in front where it is relative. */
-static int make_absolute(char *out, size_t size, const char *path)
-{
-    size_t length = 0;
-    if (path[0] != '/') {
-        long got = sys_call2(SYS_getcwd, out, size);
-        if (got < 0)
-            return (int)got;
-        /* Outside of our root the kernel says "(unreachable)/...". */
-        if (out[0] != '/')
-            return -ENOENT;
-        length = strlen(out);
-        if (length + 1 < size)
-            out[length++] = '/';
-    }
-    size_t path_length = strlen(path);
-    if (length + path_length >= size)
-        return -ENAMETOOLONG;
-    memcpy(out + length, path, path_length + 1);
-    return 0;
-}
-
 int file_backend_init(struct file_backend *backend, const char *folder, const char *tmpdir,
                       uint64_t limit, const char *program, int pid)
 {
@@ -53,7 +31,7 @@ int file_backend_init(struct file_backend *backend, const char *folder, const ch
     backend->limit = limit;
     backend->pid = pid;
     profile_name_program(backend->program, program);
-    return make_absolute(backend->folder, sizeof backend->folder, folder);
+    return sys_absolute(folder, backend->folder, sizeof backend->folder);
 }
 
 /* After mkdir: a umask may have taken bits of the owner. The descriptor is O_PATH, which fchmod

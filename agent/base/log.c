@@ -236,26 +236,12 @@ static void put_to_file(const char *data, size_t size)
     }
 }
 
-static void set_path(const char *path)
-{
-    size_t used = 0;
-    log_path[0] = 0;
-    if (!path)
-        return;
-    /* The app may change its folder; the kernel counts the final 0. */
-    if (path[0] != '/') {
-        long length = sys_call2(SYS_getcwd, log_path, sizeof(log_path));
-        if (length > 0)
-            used = format(log_path + length - 1, sizeof(log_path) - (size_t)length + 1, "/") +
-                   (size_t)length - 1;
-    }
-    format(log_path + used, sizeof(log_path) - used, "%s", path);
-}
-
 void log_start(enum log_level level, const char *path)
 {
     store_relaxed(&level_in_force, level);
-    set_path(path);
+    log_path[0] = 0;
+    if (path) /* the app may change its folder */
+        (void)!sys_absolute(path, log_path, sizeof(log_path));
     path_failure_said = false;
     /* A later start may come when the app has another file there, or by a thread that has none. */
     if (!standard_error.known)

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -74,6 +75,28 @@ long sys_read_file(const char *path, char *data, size_t size)
 long sys_readlink(const char *path, char *target, size_t size)
 {
     return sys_call4(SYS_readlinkat, AT_FDCWD, path, target, size);
+}
+
+int sys_absolute(const char *path, char *out, size_t size)
+{
+    size_t used = 0, length = strlen(path);
+    int error = 0;
+    if (path[0] != '/') {
+        long got = sys_call2(SYS_getcwd, out, size);
+        error = got < 0 ? (int)got : out[0] != '/' ? -ENOENT : 0; /* "(unreachable)/..." */
+        if (!error) {
+            used = (size_t)got - (got == 2); /* a '/' takes the 0's place, but that of the root */
+            out[used - 1] = '/';
+        }
+    }
+    if (used + length >= size) {
+        error = -ENAMETOOLONG;
+        used = 0;
+    }
+    length = MIN_OF(length, size - used - 1);
+    memcpy(out + used, path, length);
+    out[used + length] = 0;
+    return error;
 }
 
 void *sys_map(size_t size)

@@ -90,6 +90,10 @@ long sys_write(int fd, const void *data, size_t size) MUST_USE;
 long sys_read_file(const char *path, char *data, size_t size) MUST_USE;
 /* What the link `path` leads to, without a 0 at its end. Bytes written, or a negative errno. */
 long sys_readlink(const char *path, char *target, size_t size) MUST_USE;
+/* `path`, behind the working folder where it is relative. 0, or a negative errno, and `out` is the
+ * path as it was, cut: -ENAMETOOLONG, -ERANGE, -ENOENT where that folder is gone or outside of our
+ * root. */
+int sys_absolute(const char *path, char *out, size_t size) MUST_USE;
 /* Anonymous private memory, zero filled, not reserved. NULL on failure. */
 void *sys_map(size_t size) MUST_USE;
 void sys_unmap(void *data, size_t size);

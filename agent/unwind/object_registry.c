@@ -1,11 +1,13 @@
 #include "agent/unwind/object_registry.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #include "agent/base/arena.h"
 #include "agent/base/format.h"
 #include "agent/base/stats.h"
+#include "agent/base/sys.h"
 #include "agent/unwind/elf_frames.h"
 
 /* About 4,500 objects of 400 bytes and a path. */
@@ -22,6 +24,7 @@ static struct {
     struct arena arena;
     struct registered *buckets[REGISTRY_BUCKETS];
     uint32_t count;
+    char path[PATH_MAX];
 } registry;
 
 int registry_start(void)
@@ -41,11 +44,10 @@ static bool is_system_name(const char *path)
     return false;
 }
 
-/* Whether the path and what a build id tells are those of the image. */
-static bool may_be(const struct registered *r, const struct elf_image *image, const char *path)
+/* Whether what a build id tells is that of the image. */
+static bool may_be(const struct registered *r, const struct elf_image *image)
 {
-    return r->identity == image->identity && strcmp(r->path, path) == 0 &&
-           r->object.build_id_size == image->build_id_size &&
+    return r->identity == image->identity && r->object.build_id_size == image->build_id_size &&
            (!image->build_id_size ||
             memcmp(r->object.build_id, image->build_id, image->build_id_size) == 0);
 }
@@ -58,15 +60,23 @@ static bool has_same_tables(const struct registered *r, const struct elf_image *
            (!r->object.debug_frame || r->object.debug_frame->code_hash == elf_code_hash(image));
 }
 
-struct object *registry_object(const struct elf_image *image, const char *path,
+struct object *registry_object(const struct elf_image *image, const char *given,
                                enum object_role role, bool pinned, const struct object *listed)
 {
+    /* The loader keeps a path as it came, and the program may change its folder. */
+    bool is_relative = role == OBJECT_PLAIN && given[0] != '/' && strchr(given, '/');
+    const char *path = is_relative ? registry.path : given;
+    while (is_relative && given[0] == '.' && given[1] == '/')
+        given += 2;
+    if (is_relative)
+        (void)!sys_absolute(given, registry.path, sizeof(registry.path));
     struct registered **bucket = &registry.buckets[image->identity % REGISTRY_BUCKETS];
     bool is_replaced = false;
     for (struct registered *r = *bucket; r; r = r->next) {
-        if (!may_be(r, image, path))
+        bool is_listed = &r->object == listed;
+        if (!may_be(r, image) || !((is_listed && is_relative) || strcmp(r->path, path) == 0))
             continue;
-        if (&r->object != listed && !elf_tables_are_of_file(&r->object, path))
+        if (!is_listed && !elf_tables_are_of_file(&r->object, path))
             is_replaced = true;
         else if (has_same_tables(r, image))
             return &r->object;

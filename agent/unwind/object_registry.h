@@ -16,9 +16,10 @@ enum object_role { OBJECT_PLAIN, OBJECT_MAIN, OBJECT_VDSO };
 
 /* 0 or -ENOMEM. */
 int registry_start(void) MUST_USE;
-/* `pinned`: dlclose cannot unload it, so its tables are read in place. `listed`: what was at the
+/* `given`: the path that the loader has; one that is relative is completed by the working folder.
+ * `pinned`: dlclose cannot unload it, so its tables are read in place. `listed`: what was at the
  * image's address at the last scan, or NULL. NULL: no memory. */
-struct object *registry_object(const struct elf_image *image, const char *path,
+struct object *registry_object(const struct elf_image *image, const char *given,
                                enum object_role role, bool pinned,
                                const struct object *listed) MUST_USE;
 #ifdef LIBAGENT_TEST

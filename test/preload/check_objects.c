@@ -112,6 +112,28 @@ START_TEST(files_that_are_not_there)
 }
 END_TEST
 
+/* The program's folder is another by the time that names are looked for. */
+START_TEST(a_relative_path)
+{
+    struct run run;
+    struct profile profile;
+    const char *arguments[] = {argument("relative", "segments_plugin"), NULL};
+    run_objects(&run, &profile, arguments);
+    int64_t hot = samples_in(&profile, "relative", "segments_hot");
+    ck_assert_int_ge(hot, ENOUGH);
+    ck_assert_int_eq(samples_in(&profile, "relative", ""), 0);
+    for (size_t i = 0; i < profile.stack_count; i++) {
+        const char *path = profile.stacks[i].frames[0].object;
+        if (strcmp(file_name(path), "relative") == 0)
+            ck_assert_msg(strncmp(path, run.folder, strlen(run.folder)) == 0, "%s", path);
+    }
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+
+static const char *const root_changes[] = {NULL, "root=/inside", "pivot=/inside"};
+
 /* In a root that is an overlay the file is the one that the program sees. Where it changes its root
  * later, another file of the same path is not taken for it. */
 START_TEST(a_root_that_is_an_overlay)
@@ -126,13 +148,12 @@ START_TEST(a_root_that_is_an_overlay)
     struct run run;
     struct profile profile;
     run_program(
-        &run,
-        &(struct run_request){
-            .program = "/usr/bin/unshare",
-            .arguments = (const char *[]){"--mount", "/bin/sh", script, program, plugin, other,
-                                          "there=/object.so", _i ? "root=/inside" : NULL, NULL},
-            .environment = (const char *[]){"LIBAGENT_PROFILES=cpu", "LIBAGENT_FREQUENCY=250",
-                                            "LIBAGENT_PROCESSES=prog_objects", NULL}});
+        &run, &(struct run_request){
+                  .program = "/usr/bin/unshare",
+                  .arguments = (const char *[]){"--mount", "/bin/sh", script, program, plugin,
+                                                other, "there=/object.so", root_changes[_i], NULL},
+                  .environment = (const char *[]){"LIBAGENT_PROFILES=cpu", "LIBAGENT_FREQUENCY=250",
+                                                  "LIBAGENT_PROCESSES=prog_objects", NULL}});
     run_expect_quiet_success(&run);
     profile_load(&profile, run.profiles, "cpu", 0);
     int64_t all = samples_in(&profile, "object.so", NULL);
@@ -154,7 +175,9 @@ Suite *suite(void)
     tcase_set_timeout(tcase, 300);
     tcase_add_loop_test(tcase, forms_of_objects, 0, (int)(sizeof(forms) / sizeof(forms[0])));
     tcase_add_test(tcase, files_that_are_not_there);
-    tcase_add_loop_test(tcase, a_root_that_is_an_overlay, 0, 2);
+    tcase_add_loop_test(tcase, a_root_that_is_an_overlay, 0,
+                        (int)(sizeof(root_changes) / sizeof(root_changes[0])));
+    tcase_add_test(tcase, a_relative_path);
     suite_add_tcase(suite, tcase);
     return suite;
 }

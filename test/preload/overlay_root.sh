@@ -12,6 +12,7 @@ mkdir layers/upper layers/work "$root"
 mount -t overlay overlay -o "lowerdir=/,upperdir=layers/upper,workdir=layers/work" "$root"
 cp "$plugin" "$root/object.so"
 mkdir "$root/inside"
+mount --bind "$root/inside" "$root/inside" # or it could not be made the root
 cp "$other" "$root/inside/object.so"
 # What the run needs of other file systems.
 for into in "$root" "$root/inside"; do

@@ -5,14 +5,17 @@
  * - plain: a copy in the working folder, which has the way's name;
  * - deleted: the same, and the copy is removed then;
  * - replaced: or another object takes its place, that of the argument before;
+ * - relative: the same by a relative path, and the working folder is another then;
  * - memory: a copy that is only in memory (memfd), whose descriptor is closed;
  * - there: where it is.
  *
- * root=PATH, at the end: the program's root is changed to that. */
+ * At the end, root=PATH: the program's root is changed to that; pivot=PATH: the same by pivot_root,
+ * and what was the root is unmounted. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 
 #include "test/preload/program.h"
 
@@ -59,8 +62,21 @@ static void *open_as(const char *way, const char *path)
     if (strcmp(way, "there") == 0)
         return dlopen(path, RTLD_NOW);
     copy_to(path, way);
+    if (strcmp(way, "relative") == 0) {
+        void *handle = dlopen("./relative", RTLD_NOW);
+        if (chdir("/"))
+            fail("chdir");
+        return handle;
+    }
     snprintf(name, sizeof(name), "%s/%s", getcwd(folder, sizeof(folder)), way);
     return dlopen(name, RTLD_NOW);
+}
+
+/* As container runtimes do it: the new root lies over the old one, which is taken away. */
+static void pivot_to(const char *path)
+{
+    if (chdir(path) || syscall(SYS_pivot_root, ".", ".") || umount2(".", MNT_DETACH) || chdir("/"))
+        fail(path);
 }
 
 int main(int argc, char **argv)
@@ -70,6 +86,10 @@ int main(int argc, char **argv)
         *path++ = 0;
         if (strcmp(way, "root") == 0)
             return chroot(path) != 0 || chdir("/") != 0;
+        if (strcmp(way, "pivot") == 0) {
+            pivot_to(path);
+            return 0;
+        }
         void *handle = open_as(way, path);
         if (!handle) {
             fprintf(stderr, "%s\n", dlerror());

@@ -443,11 +443,17 @@ soak-backends: $(BACKENDS_NEED)
 test-backends-deps:
 	sh test/deps.sh backends
 
+# What npm brings: the packages that the first file names, of the versions that the second one does.
+define npm_packages
+mkdir -p $(1)
+cp $< $(1)/package.json
+cp $(word 2,$^) $(1)/package-lock.json
+cd $(1) && npm ci --ignore-scripts --no-audit --no-fund --omit=dev
+touch $@
+endef
+
 $(BACKENDS)/node_modules/.package-lock.json: test/backends/package.json test/backends/package-lock.json
-	mkdir -p $(BACKENDS)
-	cp $^ $(BACKENDS)
-	cd $(BACKENDS) && npm ci --ignore-scripts --no-audit --no-fund --omit=dev
-	touch $@
+	$(call npm_packages,$(BACKENDS))
 
 $(BACKENDS)/services.bin: $(wildcard test/backends/*.proto) test/preload/backends.proto test/profile.proto
 	mkdir -p $(BACKENDS)
@@ -480,14 +486,20 @@ objects: $(PRODUCT)/libagent.so $(SUITE_PROGRAMS) $(PRELOAD_SUITES) $(PROGRAMS) 
     $(patsubst $(TEST)/%,$(TEST)/test/fuzz/%.o,$(FUZZ_TARGETS)) \
     $(UNWIND)/unwind_differential $(UNWIND_PROGRAMS) $(BENCH_PROGRAMS) $(BENCH)/bench_unwind $(BENCH)/bench_heap $(BENCH)/bench_names $(BENCH)/floor_shim.so $(BENCH)/in_place.so
 
-# ---- The page of html profiles in headless Chromium: test/browser ------------------------------
-# make browser-deps installs it: it is too large for what make deps brings.
+# ---- The page of html profiles, and speedscope with collapsed ones, in headless Chromium: test/browser
+# make browser-deps installs it: it is too large for what make deps brings. npm brings speedscope into
+# build/browser.
 
 .PHONY: test-browser browser-deps picture
 RUN_BROWSER = cd test/browser && LIBAGENT_SO=$(CURDIR)/$(LIBRARY) PROGRAMS=$(CURDIR)/$(PRELOAD) \
     PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3
 
-test-browser: all $(GEN)/page_head.html $(addprefix $(PRELOAD)/prog_,shares labels lines heap_growth)
+SPEEDSCOPE := build/browser/node_modules/.package-lock.json
+
+$(SPEEDSCOPE): test/browser/speedscope.json test/browser/speedscope_lock.json
+	$(call npm_packages,build/browser)
+
+test-browser: all $(GEN)/page_head.html $(SPEEDSCOPE) $(addprefix $(PRELOAD)/prog_,shares labels lines heap_growth)
 	$(RUN_BROWSER) -m unittest $(or $(WHAT),discover)
 
 # The README's.

@@ -32,8 +32,8 @@ unwind="ripgrep redis-server redis-tools postgresql"
 names="llvm binutils lld dwz clang g++ golang-go rustc"
 
 # make test-backends: the receivers, beside what the suites use (npm also comes with node of elsewhere)
-backends="$build $suites nginx openssl redis-server redis-tools"
-command -v npm > /dev/null || backends="$backends nodejs npm"
+command -v npm > /dev/null && npm= || npm="nodejs npm"
+backends="$build $suites nginx openssl redis-server redis-tools $npm"
 
 # The cross compiler, the emulator, and the libraries that suites and programs take (dpkg then knows
 # arm64 as a second architecture)
@@ -42,7 +42,7 @@ aarch64="make gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user protobuf-c-c
     libprotobuf-c-dev:arm64 libjansson-dev:arm64 libunwind-dev:arm64 libstdc++6:arm64 libcurl4-openssl-dev:arm64"
 
 # make test-browser
-browser="chromium bash python3"
+browser="chromium bash python3 $npm"
 
 # make test-distros
 distros="debootstrap debian-archive-keyring python3-protobuf protobuf-compiler util-linux"

@@ -2,43 +2,19 @@
 and what the pprof file of the same window has. make test-browser."""
 
 import collections
-import glob
 import os
 import shutil
-import subprocess
-import sys
-import tempfile
 
-from page_case import KEPT, ROOT, Pages
-
-sys.path.insert(0, os.path.join(ROOT, "test"))
-import top  # noqa: E402: the reader of profiles that people use
+from page_case import KEPT, Programs, top
 
 
-class Programs(Pages):
-    def profile(self, program, *arguments, **options):
-        """Runs it to its end; its output's numbers by name."""
-        self.folder = tempfile.mkdtemp(prefix="libagent-browser-")
-        self.addCleanup(shutil.rmtree, self.folder)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("LIBAGENT_")}
-        environment |= {"LD_PRELOAD": os.environ["LIBAGENT_SO"], "LIBAGENT_OUTPUT": self.folder,
-                        "LIBAGENT_FORMAT": "pprof,html", "LIBAGENT_FREQUENCY": "101",
-                        **{f"LIBAGENT_{name}": value for name, value in options.items()}}
-        run = subprocess.run([os.path.join(os.environ["PROGRAMS"], f"prog_{program}"), *arguments],
-                             env=environment, stdout=subprocess.PIPE, check=True, timeout=300, text=True)
-        words = [line.split() for line in run.stdout.splitlines()]
-        return {pair[0]: int(pair[1]) for pair in words if len(pair) == 2 and pair[1].isdigit()}
-
-    def file(self, family, ending):
-        paths = glob.glob(f"{self.folder}/*.0000.{family}.{ending}")
-        self.assertEqual(len(paths), 1, os.listdir(self.folder))
-        return paths[0]
-
+class ProgramPages(Programs):
     def page_of(self, family):
         """Kept, so that people can open it."""
         kept = os.path.join(KEPT, f"{self.id()}.{family}.html")
         os.makedirs(KEPT, exist_ok=True)
         shutil.copy(self.file(family, "html"), kept)
+        self.assertLess(os.path.getsize(kept), 1000000)
         return self.open(kept)
 
     def expect_sums_of_pprof(self, page, family):

@@ -295,7 +295,9 @@ START_TEST(a_thread_that_cannot_be_made_is_said_once_and_tried_again)
         moment_pass(true);
         ck_assert_uint_gt(moment_due_ns, clock_monotonic_ns() + 5 * NS_PER_SEC);
     }
-    ck_assert_int_eq(own_log_lines("no thread of the agent (error 11)"), 1);
+    ck_assert_int_eq(own_log_lines("no thread of the agent: too many threads or too little memory "
+                                   "(errno 11)"),
+                     1);
     own.create_error = 0;
     moment_set_due_now();
     moment_pass(true);

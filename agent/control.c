@@ -67,10 +67,7 @@ static void follow_file(void)
     bool was_enabled = control_is_enabled();
     if (!path[0] || !read_file())
         return;
-    int before = current;
     int error = life_change(take_new);
-    if (current == before) /* not even taken: to be read as new */
-        seen_size = -1;
     if (!error && control_is_enabled() != was_enabled)
         error = life_switch(control_is_enabled());
     tries_again = error == -EBUSY;

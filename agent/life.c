@@ -166,8 +166,9 @@ void life_wait_stopped(uint64_t deadline_ns)
     lock_release(&life_lock);
 }
 
-/* Takes the lock, where changes are possible. */
-static int begin_change(void)
+/* Takes the lock, where changes are possible. `waits`: while another thread is stopping it: not
+ * what the agent's thread does, which that one waits for. */
+static int begin_change(bool waits)
 {
     if (thread_tls.entered || (thread_tls.inside && !thread_tls.internal))
         return -EDEADLK;
@@ -176,7 +177,7 @@ static int begin_change(void)
         return -ESHUTDOWN;
     thread_tls.inside++;
     lock_acquire(&life_lock);
-    int error = wait_stopped(clock_monotonic_ns() + write_limit_ns);
+    int error = waits ? wait_stopped(clock_monotonic_ns() + write_limit_ns) : 0;
     if (!error && !life_is_possible())
         error = -ESHUTDOWN;
     if (error) {
@@ -194,7 +195,7 @@ static void end_change(void)
 
 static bool is_to_be_on(void)
 {
-    return starts != 0 && !switched_off;
+    return starts != 0 && !switched_off && life_is_possible();
 }
 
 /* Ends the change, after which it is not to be on any more. */
@@ -219,7 +220,7 @@ static int follow_on(void)
 
 int life_count_start(int (*before)(const char *), const char *options)
 {
-    int error = begin_change();
+    int error = begin_change(true);
     if (error)
         return error;
     bool was_started = starts++ != 0;
@@ -235,7 +236,7 @@ int life_count_start(int (*before)(const char *), const char *options)
 
 int life_count_stop(uint64_t deadline_ns)
 {
-    int error = begin_change();
+    int error = begin_change(true);
     if (error)
         return error;
     if (starts == 0) {
@@ -255,7 +256,7 @@ bool life_is_switched_on(void)
 
 int life_switch(bool on)
 {
-    int error = begin_change();
+    int error = begin_change(false);
     if (error)
         return error;
     store_relaxed(&switched_off, !on);
@@ -268,18 +269,15 @@ int life_switch(bool on)
 
 int life_change(void (*change)(void))
 {
-    int error = begin_change();
-    while (!error && load_relaxed(&state) == AGENT_ON) {
+    int error = begin_change(false);
+    if (error)
+        return error;
+    while (load_relaxed(&state) == AGENT_ON) {
         bool all_left = switch_off(true);
         lock_release(&life_lock);
         (void)!finish_stop(all_left, clock_monotonic_ns() + write_limit_ns);
         lock_acquire(&life_lock);
-        error = wait_stopped(clock_monotonic_ns() + write_limit_ns); /* another's */
-        if (error)
-            end_change();
     }
-    if (error)
-        return error;
     change();
     error = follow_on();
     end_change();

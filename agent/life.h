@@ -20,6 +20,8 @@
  *  4. A stop holds LOCK_LIFE while it switches things off and waits, STOP_WAIT at most, until
  * nobody is inside; not while the last window is written, as that may take as long as a disk. So
  *     forks, exits and other starts may come in between: a child is OFF, the others wait for it.
+ *     Not so the agent's thread (life_switch, life_change), which writes that window: it leaves
+ *     word, which the next start follows.
  *  5. life_end is for ever: exit, or a filter of system calls.
  *
  * Owns: the state, the count. Context: as said at each function. Locks: LOCK_LIFE. */
@@ -63,8 +65,8 @@ int life_count_stop(uint64_t deadline_ns) MUST_USE;
 /* From outside. TICK. */
 int life_switch(bool on) MUST_USE;
 bool life_is_switched_on(void);
-/* With other options: stops and starts if it is on; `change` is called in between, or if it is off
- * at once. TICK. */
+/* With other options: stops and starts if it is on; `change` is called in between, or at once if it
+ * is off, or about to be. TICK. */
 int life_change(void (*change)(void)) MUST_USE;
 
 /* Until a stop that another thread has begun is done, or the deadline. THR. */

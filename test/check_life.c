@@ -6,10 +6,12 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "agent/agent_thread.h"
 #include "agent/base/clock.h"
 #include "agent/base/sys.h"
 #include "agent/flush.h"
 #include "agent/life.h"
+#include "agent/thread/moment.h"
 #include "agent/thread/presence.h"
 #include "agent/thread/thread_context.h"
 #include "agent/thread/thread_reset.h"
@@ -163,6 +165,76 @@ START_TEST(a_thread_that_is_inside_for_an_instant_is_waited_for)
 }
 END_TEST
 
+/* ---- the agent's thread ---- */
+
+static uint32_t in_control, changes;
+static int control_result;
+
+static void note_change(void)
+{
+    add_relaxed(&changes, 1);
+}
+
+static void wait_until_it_is_being_stopped(void)
+{
+    store_release(&in_control, 1);
+    while (life_is_on())
+        sched_yield();
+}
+
+static void switch_it_off(void)
+{
+    wait_until_it_is_being_stopped();
+    control_result = life_switch(false);
+    store_release(&in_control, 2);
+}
+
+static void change_it(void)
+{
+    wait_until_it_is_being_stopped();
+    control_result = life_change(note_change);
+    store_release(&in_control, 2);
+}
+
+/* With the agent's thread in the middle of `work` when it is stopped; `work` is done then. */
+static void stop_in_the_middle_of(void (*work)(void))
+{
+    agent_thread_control(work, false);
+    ck_assert_int_eq(start(), 0);
+    agent_thread_want_control();
+    moment_pass(true); /* where the thread is libc's it is made here */
+    while (!load_acquire(&in_control))
+        sched_yield();
+    ck_assert_int_eq(stop(), 0);
+    ck_assert_uint_eq(load_acquire(&in_control), 2);
+}
+
+/* The stop waits for the thread's last window, and the thread not for the stop: what it was told
+ * from outside meanwhile counts at the next start. */
+START_TEST(switched_off_during_a_stop_the_next_start_does_not_start)
+{
+    stop_in_the_middle_of(switch_it_off);
+    ck_assert_int_eq(control_result, 0);
+    ck_assert_int_eq(start(), 0);
+    ck_assert(!life_is_on());
+    ck_assert_int_eq(life_switch(true), 0);
+    ck_assert(life_is_on());
+    ck_assert_int_eq(stop(), 0);
+}
+END_TEST
+
+START_TEST(changed_during_a_stop_it_stays_off)
+{
+    stop_in_the_middle_of(change_it);
+    ck_assert_int_eq(control_result, 0);
+    ck_assert_uint_eq(load_relaxed(&changes), 1);
+    ck_assert(!life_is_on());
+    ck_assert_int_eq(start(), 0);
+    ck_assert(life_is_on());
+    ck_assert_int_eq(stop(), 0);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("life");
@@ -176,6 +248,8 @@ Suite *suite(void)
     tcase_add_test(count, inside_the_agent_nothing_is_changed);
     tcase_add_test(count, a_thread_that_stays_inside_keeps_a_start_away);
     tcase_add_test(count, a_thread_that_is_inside_for_an_instant_is_waited_for);
+    tcase_add_test(count, switched_off_during_a_stop_the_next_start_does_not_start);
+    tcase_add_test(count, changed_during_a_stop_it_stays_off);
     suite_add_tcase(suite, count);
     return suite;
 }

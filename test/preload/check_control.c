@@ -154,6 +154,29 @@ START_TEST(test_sigterm_waits_for_no_backend)
 }
 END_TEST
 
+/* The window that SIGTERM asks for cannot be written, nor, where a period has passed, the one
+ * before it: the disk hangs when a file is made, or gets its name. */
+START_TEST(test_sigterm_waits_a_second_for_a_disk_that_hangs)
+{
+    static const char *const calls[] = {"made", "named"};
+    bool has_begun = _i >= 2;
+    struct run with;
+    run(&with, (const char *[]){"hang", calls[_i % 2], has_begun ? "sending" : "alone", NULL},
+        (const char *[]){"LIBAGENT_TERM_FLUSH=1", "LIBAGENT_PERIOD=1s",
+                         "LIBAGENT_ALLOC_INTERVAL=16KiB", NULL});
+    ck_assert_msg(WIFSIGNALED(with.status), "%s%s", with.out, with.err);
+    ck_assert_int_eq(WTERMSIG(with.status), SIGTERM);
+    ck_assert_uint_eq(run_file_count(&with, ".gz"), 0);
+    ck_assert_msg(strstr(with.err, "in time") != NULL, "%s", with.err);
+    int64_t took = (int64_t)with.end_ns - run_number(&with, "killed");
+    fprintf(stderr, "from SIGTERM to the end: %lld ms\n", (long long)took / 1000000);
+    ck_assert_int_ge(took, 1000000000);
+    /* The rest is for a machine that does something else. */
+    ck_assert_int_lt(took, 5000000000);
+    run_free(&with);
+}
+END_TEST
+
 /* Which signals may be used is told in one line, and which options do not go together. */
 START_TEST(test_what_cannot_be_is_told_in_one_line)
 {
@@ -267,6 +290,7 @@ Suite *suite(void)
     tcase_add_loop_test(signals, test_sigterm_writes_the_last_window, 0, 3);
     tcase_add_loop_test(signals, test_sigterm_ends_as_without_where_nothing_can_be_written, 0, 2);
     tcase_add_loop_test(signals, test_sigterm_waits_for_no_backend, 0, 2);
+    tcase_add_loop_test(signals, test_sigterm_waits_a_second_for_a_disk_that_hangs, 0, 4);
     tcase_add_test(signals, test_sigterm_is_left_alone);
     tcase_add_test(signals, test_what_cannot_be_is_told_in_one_line);
     suite_add_tcase(suite, signals);

@@ -5,9 +5,13 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 #include "test/preload/program.h"
@@ -185,6 +189,39 @@ static void be_ended(const char *way)
     work_on(NULL);
 }
 
+/* As be_ended, on a disk that hangs: a call by which a profile is made (its file is, or gets its
+ * name) never comes back, but for a kill. The filter asks whoever has its descriptor, which nobody
+ * reads, and which stays open. */
+static void be_ended_on_a_disk_that_hangs(char *program, const char *call, char *way)
+{
+    const uint32_t asks = SECCOMP_RET_USER_NOTIF;
+    bool is_made = strcmp(call, "made") == 0;
+    struct sock_filter made[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_EXCL, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, asks),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_filter named[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, asks),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog filter = {
+        .len = is_made ? sizeof(made) / sizeof(made[0]) : sizeof(named) / sizeof(named[0]),
+        .filter = is_made ? made : named,
+    };
+    need(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no_new_privs");
+    int asked = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
+                             &filter);
+    need(asked >= 0 && fcntl(asked, F_SETFD, 0) == 0, "seccomp");
+    execv(program, (char *[]){program, "term", way, NULL});
+    need(false, "exec");
+}
+
 static void write_config_bytes(const char *text, size_t size)
 {
     FILE *file = fopen("new", "w");
@@ -282,6 +319,8 @@ int main(int argc, char **argv)
         take();
     else if (strcmp(name, "term") == 0)
         be_ended(argc > 2 ? argv[2] : "");
+    else if (strcmp(name, "hang") == 0 && argc > 3)
+        be_ended_on_a_disk_that_hangs(argv[0], argv[2], argv[3]);
     else if (strcmp(name, "configure") == 0)
         configure();
     else if (strcmp(name, "off-at-first") == 0)

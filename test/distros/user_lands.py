@@ -82,7 +82,7 @@ def check_whole_machine(name, root, burn, without):
     with open(path, "w", encoding="utf-8") as file:
         file.write("/libagent/libagent.so\n")
     try:
-        script = ["sh", "-c", 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; "$@"', "sh", *burn]
+        script = ["sh", "-c", 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; exec "$@"', "sh", *burn]
         for wanted in ("perl", "*"):
             folder = f"/libagent/machine{len(wanted)}"
             whole = run(root, script, LIBAGENT_PROCESSES=wanted, LIBAGENT_OUTPUT=folder)

@@ -190,6 +190,7 @@ def main():
         spool = node.folder.path / "spool"
         print(f"left in the spool: {len(list(spool.glob('*.spool')))}, "
               f"claimed by nobody who lives: {len(list(spool.glob('*.sending')))}")
+        killed.answer_at_once()  # it took longer for a window than the next one did to come
         drain(spool, url)
         node.stop()
         good = [judge(kind, node.taken(kind), redis) for kind in KINDS]

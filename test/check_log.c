@@ -163,7 +163,7 @@ START_TEST(a_log_file_that_cannot_be_opened_is_said_once)
     log_warn("one");
     log_warn("two");
     snprintf(want, sizeof(want),
-             "libagent: error: LIBAGENT_LOG_FILE %s cannot be opened (error %d): log lines are "
+             "libagent: error: LIBAGENT_LOG_FILE %s cannot be opened (errno %d): log lines are "
              "lost\n",
              path, ELOOP);
     CHECK_WRITTEN(want);

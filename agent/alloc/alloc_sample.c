@@ -18,6 +18,9 @@
  * the look costs nothing measurable. */
 static const uint64_t look_again = (uint64_t)1 << 20;
 static const uint64_t look_never = UINT64_MAX;
+/* While it is off: each so many bytes a look is a moment, too (agent/thread/moment.h), which costs
+ * as much as ten looks. */
+static const uint64_t moment_again = (uint64_t)16 << 20;
 
 enum alloc_state { ALLOC_OFF, ALLOC_ON, ALLOC_OFF_FOR_GOOD };
 
@@ -210,9 +213,10 @@ static COLD void look_and_sample(const void *pointer, size_t size)
     struct thread_tls *tls = &thread_tls;
     uint32_t now = __atomic_load_n(&state, __ATOMIC_SEQ_CST);
     if (now != ALLOC_ON || tls->internal) {
-        tls->bytes_until_sample = now == ALLOC_OFF && !tls->internal ? look_again : look_never;
-        tls->bytes_after = 0;
-        if (now == ALLOC_OFF && !tls->internal && load_acquire(&moment_work) && thread_in_process())
+        bool never = now != ALLOC_OFF || tls->internal;
+        tls->bytes_until_sample = never ? look_never : look_again;
+        tls->bytes_after = never ? 0 : moment_again - look_again;
+        if (!never && load_acquire(&moment_work) && thread_in_process())
             moment_pass(false); /* for a thread that watches whether to start */
         return;
     }
@@ -245,8 +249,26 @@ void alloc_free_inside_hook(const void *pointer)
         heap_recorder_free(pointer);
 }
 
+/* Nothing is due as yet: the rule for programs with large blocks, which come here every few calls.
+ * What is written is what any allocation writes. */
+static bool goes_on(size_t size)
+{
+    struct thread_tls *tls = &thread_tls;
+    uint64_t left = tls->bytes_until_sample + tls->bytes_after;
+    uint32_t now = load_relaxed(&state);
+    if (tls->internal || tls->alloc_depth || tls->inside || left < size)
+        return false;
+    if (now == ALLOC_ON ? tls->alloc_generation != load_relaxed(&generation)
+                        : now == ALLOC_OFF_FOR_GOOD || left > moment_again)
+        return false;
+    set_left(tls, left - size);
+    return true;
+}
+
 void alloc_sample_inside_hook(const void *pointer, size_t size)
 {
+    if (likely(goes_on(size)))
+        return;
     float_mode mode = float_mode_enter();
     presence_enter();
     look_and_sample(pointer, size);

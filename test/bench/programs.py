@@ -127,6 +127,8 @@ for row in rows:
         words.setdefault(tag, []).append(row["name"].upper())
 print(len(text), len(words))
 """
+PYTHON_COMMAND = ("/usr/bin/python3", "-S", "-s", "-c", PYTHON)
+PYTHON_SETTINGS = {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}
 
 
 def child_cpu_ms(configuration, expected, command, **more):
@@ -184,16 +186,14 @@ def bench_sqlite(report, _, chosen):
 
 
 def bench_python(report, _, chosen):
-    command = ["/usr/bin/python3", "-S", "-s", "-c", PYTHON]
-    settings = {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}
-
     def measure(configurations):
-        return {c.name: child_cpu_ms(c, "", command, **settings) for c in configurations}
+        return {c.name: child_cpu_ms(c, "", PYTHON_COMMAND, **PYTHON_SETTINGS)
+                for c in configurations}
 
-    if not bench_program(report, chosen, command[0], "python3 with PYTHONMALLOC=malloc: CPU", "ms",
-                         1.02, measure):
+    if not bench_program(report, chosen, PYTHON_COMMAND[0],
+                         "python3 with PYTHONMALLOC=malloc: CPU", "ms", 1.02, measure):
         return
-    short = alternate(chosen, SHORT_ROUNDS,
-                      lambda c: child_cpu_ms(c, "", command[:-1] + ["pass"], **settings))
+    short = alternate(chosen, SHORT_ROUNDS, lambda c: child_cpu_ms(
+        c, "", PYTHON_COMMAND[:-1] + ("pass",), **PYTHON_SETTINGS))
     report.table("python3 that only starts and ends: CPU, with a profile written", "ms", chosen,
                  short)

@@ -1,14 +1,25 @@
-"""What one sample costs at a depth of 50, by bench_samples, which says how."""
+"""What one sample costs at a depth of 50, by bench_samples, which says how; and whether the agent's
+own account of what it costs is true."""
 
 import glob
 import os
+import statistics
+import sys
 import tempfile
+from collections import Counter
 
 from calls import output_of
 from configurations import Configuration, named
+from programs import PYTHON_COMMAND, PYTHON_SETTINGS, child_cpu_ms
 from table import Limit, Verdict, alternate
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from top import add_profile  # noqa: E402
+
 ROUNDS = 11
+PAIRS = 7
+# So that what the agent does is far above the noise of python3's runs.
+DENSE = {"LIBAGENT_ALLOC_INTERVAL": "512", "LIBAGENT_FREQUENCY": "1000", "LIBAGENT_PERIOD": "1s"}
 
 
 def descent_us(configuration, program, what):
@@ -43,6 +54,32 @@ def check_recorded(report, program, configuration, what, figures, without):
     report.verdicts.append((f"{name}, as the agent tells their cost, {told:.2f} us",
                             Verdict(Limit("ratio", 0.25, "the measured one, apart from 1"),
                                     [abs(told / more - 1)] * 2, "")))
+
+
+def overhead_told_ms(folder):
+    flat = Counter()
+    for path in glob.glob(f"{folder}/*.cpu.pb.gz"):
+        add_profile(path, "cpu", None, flat, Counter())
+    return flat["libagent overhead"] / 1e6
+
+
+def check_process(report, chosen):
+    """That the agent's samples of itself, handlers, hooks and threads, sum up to what a whole process
+    has more in its rusage than without it: within a quarter."""
+    none, ours = named(chosen, "none"), named(chosen, "libagent")
+    more, told = [], []
+    for _ in range(PAIRS):
+        with tempfile.TemporaryDirectory() as folder:
+            without = child_cpu_ms(none, "", PYTHON_COMMAND, **PYTHON_SETTINGS)
+            taken = child_cpu_ms(ours, "", PYTHON_COMMAND, LIBAGENT_OUTPUT=folder, **DENSE,
+                                 **PYTHON_SETTINGS)
+            more.append(taken - without)
+            told.append(overhead_told_ms(folder))
+    print(f"python3: rusage {statistics.median(more):.0f} ms more than without libagent, of which it "
+          f"tells {statistics.median(told):.0f} ms")
+    report.verdicts.append(("libagent overhead, as the profiles of python3 tell it",
+                            Verdict(Limit("ratio", 0.25, "the difference in rusage, apart from 1"),
+                                    [abs(t / m - 1) for t, m in zip(told, more)], "")))
 
 
 def measured(report, program, title, rows, limits, bases=()):
@@ -84,3 +121,4 @@ def bench_samples(report, folder, chosen):
     each, none = (named([c for c, _ in pairs], f"libagent: {name}") for name in ("each", "none"))
     check_recorded(report, program, each, "malloc",
                    ("allocation samples", "nanoseconds in allocation hooks"), (none, program, "malloc"))
+    check_process(report, chosen)

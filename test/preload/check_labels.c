@@ -134,9 +134,9 @@ START_TEST(test_what_is_refused)
         ck_assert_msg(run_number(&with, expected[i].call) == expected[i].result, "%s",
                       expected[i].call);
     /* Said once. */
-    const char *line = strstr(with.err, ": refused (");
+    const char *line = strstr(with.err, ": refused: ");
     ck_assert_ptr_nonnull(line);
-    ck_assert_ptr_null(strstr(line + 1, ": refused ("));
+    ck_assert_ptr_null(strstr(line + 1, ": refused: "));
     run_free(&with);
 }
 END_TEST

@@ -1,8 +1,9 @@
 /* bench_single.cc: what a second thread in the process costs a program that has one.
  * `bench_single SECONDS [idle]` burns CPU so long first (a profiler may start its thread meanwhile;
  * with `idle` the program itself has one that waits), then prints nanoseconds of CPU time for putc,
- * for a copy of a shared_ptr, for malloc(3000) and its free, and the number of threads in the
- * process at its end: all three take no locks, or plain instructions, while it is 1. */
+ * for a copy of a shared_ptr, for malloc(3000) and malloc(65536) with their free, and the number of
+ * threads in the process at its end: all three take no locks, or plain instructions, while it is 1.
+ */
 /* CFLAGS: -O2 */
 #include <dirent.h>
 #include <pthread.h>
@@ -39,10 +40,10 @@ static void shared_block()
     }
 }
 
-static void malloc_block()
+template <size_t size> static void malloc_block()
 {
     for (int i = 0; i < block_calls; i++) {
-        void *block = malloc(3000);
+        void *block = malloc(size);
         __asm__ volatile("" : "+r"(block) : : "memory");
         free(block);
     }
@@ -85,10 +86,11 @@ int main(int argc, char **argv)
         return 1;
     double before = atof(argv[1]);
     if (before > 0)
-        run(malloc_block, before);
+        run(malloc_block<3000>, before);
     double putc_ns = run(putc_block, 0.2);
     double shared_ns = run(shared_block, 0.2);
-    double malloc_ns = run(malloc_block, 0.2);
-    printf("%.3f %.3f %.3f %d\n", putc_ns, shared_ns, malloc_ns, threads());
+    double malloc_ns = run(malloc_block<3000>, 0.2);
+    double large_ns = run(malloc_block<65536>, 0.2);
+    printf("%.3f %.3f %.3f %.3f %d\n", putc_ns, shared_ns, malloc_ns, large_ns, threads());
     return 0;
 }

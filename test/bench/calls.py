@@ -45,7 +45,8 @@ def bench_call(report, folder, chosen, what):
     report.table(title, unit, chosen, figures, limits)
 
 
-SINGLE = ("putc", "shared_ptr copied", "malloc(3000) and free")
+SINGLE = ("putc", "shared_ptr copied", "malloc(3000) and free",
+          "malloc(65536) and free")
 
 
 def bench_single_tables(report, program, chosen, before, limits, title):

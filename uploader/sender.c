@@ -463,11 +463,15 @@ void sender_finish(uint64_t deadline_ns, bool may_send)
 {
     unsigned lost = 0;
     bool failing[UPLOAD_DESTINATIONS];
-    for (size_t i = 0; i < used; i++)
-        failing[i] = queues[i].in_failure;
-    for (size_t i = 0; may_send && i < 2 * used; i++)
-        if (failing[i % used] == (i >= used)) /* as in sender_run */
-            try_last(i % used, deadline_ns);
+    for (size_t i = 0; i < UPLOAD_DESTINATIONS; i++)
+        failing[i] = i < used && queues[i].in_failure;
+    /* As in sender_run. */
+    for (size_t i = 0; i < used && may_send; i++)
+        if (!failing[i])
+            try_last(i, deadline_ns);
+    for (size_t i = 0; i < used && may_send; i++)
+        if (failing[i])
+            try_last(i, deadline_ns);
     for (size_t i = 0; i < used; i++)
         while (queues[i].count)
             lost += !keep_at(&queues[i], 0) && !has_spool();

@@ -101,18 +101,21 @@ static uint64_t time_of_name(const char *name)
     return time;
 }
 
-/* A claimed one by when it was claimed, the others by when their window ended: of those `status` is
- * not looked at. */
-static bool is_expired(const char *name, const struct file_status *status, uint64_t now_unix_ns)
+/* What waits is told by its name, of when its window ended; one at work by its time: of when it was
+ * claimed, or begun. */
+static bool has_waited_too_long(const char *name, uint64_t now_unix_ns)
 {
-    bool is_at_work = ends_with(name, sending) || ends_with(name, fresh);
-    uint64_t since = is_at_work ? (uint64_t)status->mtime_ns : time_of_name(name);
-    uint64_t age = now_unix_ns - MIN_OF(now_unix_ns, since);
-    if (is_at_work)
-        return age > STALE_NS;
+    uint64_t age = now_unix_ns - MIN_OF(now_unix_ns, time_of_name(name));
     if (is_of_kind(name, BACKEND_PYROSCOPE))
         return age > SPOOL_AGE_PYROSCOPE_NS;
     return age > SPOOL_AGE_LIMIT_NS;
+}
+
+static bool is_expired(const char *name, const struct file_status *status, uint64_t now_unix_ns)
+{
+    if (ends_with(name, sending) || ends_with(name, fresh))
+        return now_unix_ns > (uint64_t)status->mtime_ns + STALE_NS;
+    return has_waited_too_long(name, now_unix_ns);
 }
 
 static void look_at(const char *name, void *data)
@@ -225,7 +228,7 @@ struct search {
 static void search_in(const char *name, void *data)
 {
     struct search *search = data;
-    if (!ends_with(name, ready) || is_expired(name, NULL, search->survey.now_unix_ns))
+    if (!ends_with(name, ready) || has_waited_too_long(name, search->survey.now_unix_ns))
         look_at(name, &search->survey);
     else if (is_for(name, search->kind, search->place) &&
              (!search->oldest[0] || strcmp(name, search->oldest) < 0))

@@ -2,8 +2,7 @@
  * `bench_single SECONDS [idle]` burns CPU so long first (a profiler may start its thread meanwhile;
  * with `idle` the program itself has one that waits), then prints nanoseconds of CPU time for putc,
  * for a copy of a shared_ptr, for malloc(3000) and malloc(65536) with their free, and the number of
- * threads in the process at its end: all three take no locks, or plain instructions, while it is 1.
- */
+ * threads in the process at its end: all take no locks, or plain instructions, while it is 1. */
 /* CFLAGS: -O2 */
 #include <dirent.h>
 #include <pthread.h>

@@ -215,6 +215,13 @@ static inline enum step walk_simple_frames(struct walk *w)
     return step;
 }
 
+/* On what the walk reads, or below it on the home stack. */
+static bool is_on_stack(const struct stack_reader *reader, uintptr_t address)
+{
+    return address - reader->low < reader->high - reader->low ||
+           (address >= reader->home->low && address < reader->home->high);
+}
+
 /* Walks until the stack ends; STEP_AGAIN when it takes all registers. */
 static enum step walk_frames(struct walk *w)
 {
@@ -240,7 +247,7 @@ static enum step walk_frames(struct walk *w)
              * rubbish off a broken stack. Interpreters that are made code push where they go on,
              * which no call precedes (HotSpot's): among frame records that is not asked. */
             if (!w->innermost &&
-                (pc - w->reader.low < w->reader.high - w->reader.low ||
+                (is_on_stack(&w->reader, pc) ||
                  !(w->exact || callee_is_unknown ? stack_reader_can_read(&w->reader, pc)
                                                  : return_is_behind_call(&w->reader, pc + 1))))
                 return STEP_STOP;

@@ -28,7 +28,7 @@ enum { BUDGET_SIXTEENTHS = 5 };
 static const size_t least_bytes = (size_t)128 << 10;
 
 /* One in 2^THINNING_MAX at most. */
-enum { THINNING_MAX = 20 };
+enum { THINNING_MAX = 16 };
 
 /* ---- start ---- */
 
@@ -127,14 +127,16 @@ static void end_record(uint32_t ref)
 
 /* ---- allocation ---- */
 
-/* How many halvings of what is left of the last quarter `in_use` has come to. */
+/* The last quarter in equal parts, each thinned by half as much again as the one before: so what
+ * the tables stand for doubles with each part, and a heap of thousands of times their size finds
+ * room. (Parts that shrink as the thinning grows would stand for as much each, and four times the
+ * size would be the end.) */
 static uint32_t thinning_of(uint64_t in_use, uint64_t size)
 {
-    uint64_t left = size - MIN_OF(in_use, size);
-    uint32_t halvings = 0;
-    while (halvings < THINNING_MAX && left < size / 4 >> halvings)
-        halvings++;
-    return halvings;
+    uint64_t left = size - MIN_OF(in_use, size), quarter = size / 4;
+    if (left >= quarter)
+        return 0;
+    return 1 + (uint32_t)((quarter - left) * (THINNING_MAX - 1) / quarter);
 }
 
 /* 0: the sample is not kept, else how many it stands for. */

@@ -5,14 +5,14 @@
  * - fork: a child frees 10 of the 60, allocates 5 by site_child, and exits
  * - stop: the agent is stopped while 20 more of the 60 are freed, and started again
  * - old: the blocks are 3 seconds old at the end, and of 20 by site_young none is
- * - many: 30,000 more by site_many */
+ * - many: 20,000 more by site_many */
 #include <dlfcn.h>
 #include <string.h>
 #include <sys/wait.h>
 
 #include "test/preload/program.h"
 
-enum { BLOCKS = 100, LEFT = 60, SIZE = 1000, MANY = 30000 };
+enum { BLOCKS = 100, LEFT = 60, SIZE = 1000, MANY = 20000 };
 static void *blocks[BLOCKS];
 
 SITE static void *site_kept(void)

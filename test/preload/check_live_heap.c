@@ -71,7 +71,7 @@ START_TEST(test_each_function_that_allocates_and_each_that_frees)
                       (long long)profile_last_self(&profile, LIVE_OBJECTS, site),
                       (long long)profile_last_self(&profile, LIVE_BYTES, site), objects, bytes);
     }
-    ck_assert_int_eq(sites, 11);
+    ck_assert_int_eq(sites, 13);
     ck_assert_int_eq(profile_last_self(&profile, LIVE_OBJECTS, "other_block"), 0);
     ck_assert_int_eq(profile_figure(&profile, "live heap: frees that were not seen"), 0);
     profile_free(&profile);

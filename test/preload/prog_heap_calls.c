@@ -1,8 +1,12 @@
 /* CFLAGS: -O2 -fno-builtin */
+/* LIBS: -lpthread */
 /* prog_heap_calls: 60 blocks by each function of libc that allocates; of each ten are freed by each
- * function that frees, so that ten are left. What a failed call leaves is its first site's. Prints
- * SITE OBJECTS BYTES of what is left, a line each. */
+ * function that frees, so that ten are left. What a failed call leaves is its first site's. Ten by
+ * site_thread are left by a destructor of thread-specific data that frees the others, and
+ * allocates one by site_destructor each time that it is called. Prints SITE OBJECTS BYTES of what
+ * is left, a line each. */
 #include <malloc.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -42,6 +46,8 @@ ALLOCATING(site_posix_memalign, keep(&block); if (posix_memalign(&block, ALIGNME
 ALLOCATING(site_aligned_alloc, block = aligned_alloc(ALIGNMENT, size))
 ALLOCATING(site_memalign, block = memalign(ALIGNMENT, size))
 ALLOCATING(site_valloc, block = valloc(size))
+ALLOCATING(site_thread, block = malloc(size))
+ALLOCATING(site_destructor, block = malloc(size))
 
 /* A failed realloc leaves the block; the compiler holds it for freed. */
 SITE static void *still(void *block)
@@ -99,6 +105,41 @@ static void run(const char *name, void *(*site)(size_t))
     printf("%s %d %zu\n", name, EACH, left);
 }
 
+/* ---- at the end of a thread ---- */
+
+enum { TIMES = 3 };
+static pthread_key_t key;
+static void *of_thread[BLOCKS];
+static int destroyed;
+
+static void destroy(void *value)
+{
+    for (int i = destroyed; i < BLOCKS - EACH; i += TIMES)
+        free(of_thread[i]);
+    site_destructor(ALIGNMENT);
+    free(site_destructor(2 * ALIGNMENT));
+    if (++destroyed < TIMES)
+        pthread_setspecific(key, value); /* libc calls it once more */
+}
+
+static void *thread(void *unused)
+{
+    for (int i = 0; i < BLOCKS; i++)
+        of_thread[i] = site_thread(ALIGNMENT);
+    pthread_setspecific(key, of_thread);
+    return unused;
+}
+
+static void run_thread(void)
+{
+    pthread_t id;
+    if (pthread_key_create(&key, destroy) || pthread_create(&id, NULL, thread, NULL) ||
+        pthread_join(id, NULL))
+        abort();
+    printf("site_thread %d %d\n", EACH, EACH * ALIGNMENT);
+    printf("site_destructor %d %d\n", TIMES, TIMES * ALIGNMENT);
+}
+
 int main(void)
 {
     if (!free_sized || !free_aligned_sized || !cfree)
@@ -115,5 +156,6 @@ int main(void)
     RUN(site_memalign);
     RUN(site_valloc);
     RUN(site_failed);
+    run_thread();
     return 0;
 }

@@ -1,7 +1,12 @@
-/* bench_latency.c: `bench_latency LIVE SECONDS [cpu]`: allocates LIVE blocks, and then times malloc
- * (each block freed a thousand later) for so long; with `cpu` by the thread's CPU clock, which
- * stands while others have the processor, and so tells what malloc itself did. One line: how many,
- * and their 50th, 99th, 99.9th and 99.99th hundredths and the longest, in nanoseconds. */
+/* bench_latency.c: `bench_latency LIVE SECONDS CLOCK [flush]`: allocates LIVE blocks, and then
+ * times malloc (each block freed a thousand later) for so long, by CLOCK: `wall`, or `cpu`, the
+ * thread's, which stands while others have the processor, and so tells what malloc itself did. With
+ * `flush` another thread asks for one flush after the other, so that one is under way at each
+ * malloc that is timed; without, that thread waits. One line: how many flushes, and of the mallocs
+ * the 50th, 99th, 99.9th and 99.99th hundredths and the longest, in nanoseconds. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,18 +47,44 @@ static uint64_t hundredth(double share)
     return longest;
 }
 
+enum { TIMEOUT_MS = 60000 };
+
+static pthread_mutex_t timing = PTHREAD_MUTEX_INITIALIZER; /* held meanwhile */
+static uint64_t flushes;
+
+/* NULL: it just waits, so that all have two threads. */
+static void *flush_meanwhile(void *flush)
+{
+    int (*flush_once)(int timeout_ms);
+    *(void **)&flush_once = flush;
+    while (flush && pthread_mutex_trylock(&timing) != 0) {
+        if (flush_once(TIMEOUT_MS) != 0)
+            exit(2);
+        flushes++;
+    }
+    if (!flush)
+        pthread_mutex_lock(&timing);
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
     uint64_t live = argc > 1 ? strtoull(argv[1], NULL, 0) : 0;
     double seconds = argc > 2 ? atof(argv[2]) : 5;
-    clockid_t clock = argc > 3 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+    bool by_cpu = argc > 3 && strcmp(argv[3], "cpu") == 0;
+    clockid_t clock = by_cpu ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+    void *flush = argc > 4 ? dlsym(RTLD_DEFAULT, "libagent_flush") : NULL;
+    pthread_t other;
     void **blocks = malloc((live + 1) * sizeof(void *));
     void *ring[RING] = {0};
-    if (!blocks)
+    if (!blocks || (argc > 4 && !flush))
         return 1;
     for (uint64_t i = 0; i < live; i++)
         blocks[i] = malloc(48 + i % 64);
     __asm__ volatile("" : : "r"(blocks) : "memory");
+    pthread_mutex_lock(&timing);
+    if (pthread_create(&other, NULL, flush_meanwhile, flush) != 0)
+        return 1;
     uint64_t end = now_ns(clock) + (uint64_t)(seconds * 1e9);
     for (uint64_t i = 0, last = 0; last < end; i++) {
         free(ring[i % RING]);
@@ -65,7 +96,9 @@ int main(int argc, char **argv)
         total++;
         longest = took > longest ? took : longest;
     }
-    printf("%llu %llu %llu %llu %llu %llu\n", (unsigned long long)total,
+    pthread_mutex_unlock(&timing);
+    pthread_join(other, NULL);
+    printf("%llu %llu %llu %llu %llu %llu\n", (unsigned long long)flushes,
            (unsigned long long)hundredth(0.5), (unsigned long long)hundredth(0.99),
            (unsigned long long)hundredth(0.999), (unsigned long long)hundredth(0.9999),
            (unsigned long long)longest);

@@ -1,12 +1,11 @@
 """The live heap: what it adds to malloc and free, how long a malloc takes while a profile is written,
 what a record costs, by how many there are. (Whether it names the right sites: heap_sites.py.)"""
 
-import glob
 import os
 import subprocess
 
 from calls import output_of
-from configurations import PROFILES, Configuration, named
+from configurations import Configuration, named
 from table import Limit, Verdict, alternate
 
 ROUNDS = 7
@@ -26,37 +25,34 @@ def bench_ring(report, folder, chosen):
                  rows, figures, {"libagent": Limit("ratio", 1.10, "floor")}, ("floor",))
 
 
-LIVE, SECONDS = 1000000, 6
+LIVE, SECONDS = 1000000, 3
 LATENCY_ROUNDS = 3
 COLUMNS = ("p50", "p99", "p99.9", "p99.99", "longest")
+FLUSHED = "libagent, in flushes"
 
 
 def latencies_us(program, configuration, clock):
-    arguments = [str(LIVE), str(SECONDS)] + (["cpu"] if clock == "cpu" else [])
-    before = len(glob.glob(f"{PROFILES}/*.heap.*"))
-    _, *values = output_of(configuration, program, *arguments).split()
-    written = len(glob.glob(f"{PROFILES}/*.heap.*")) - before
-    if "flushes" in configuration.name and written < 3:
-        raise SystemExit(f"{configuration.name}: only {written} profiles while malloc was timed")
-    return [int(value) / 1e3 for value in values]
+    arguments = [str(LIVE), str(SECONDS), clock] + (["flush"] if configuration.name == FLUSHED else [])
+    flushes, *values = (int(value) for value in output_of(configuration, program, *arguments).split())
+    if configuration.name == FLUSHED and flushes < 3:
+        raise SystemExit(f"{FLUSHED}: only {flushes} while malloc was timed")
+    return [value / 1e3 for value in values]
 
 
 def bench_latency(report, folder, chosen):
-    """All of a million blocks are recorded, and each malloc that is timed is a sample. By the clock on
-    the wall, and by the CPU clock: what is in the first alone was the scheduler's, who had given the
-    processor to another thread."""
+    """All of a million blocks are recorded, and each malloc that is timed is a sample; with flushes one
+    is under way at each. By the clock on the wall, and by the CPU clock: what is in the first alone
+    was the scheduler's, who had given the processor to another thread."""
     program = os.path.join(folder, "bench_latency")
-    ours = named(chosen, "libagent")
-    recorded = {"LIBAGENT_ALLOC_INTERVAL": "1", "LIBAGENT_MEMORY": "512MiB",
-                "LIBAGENT_PROFILES": "heap"}
-    rows = [Configuration("none"),
-            ours.with_environment("libagent", LIBAGENT_PERIOD=NO_FLUSH, **recorded),
-            ours.with_environment("libagent, flushes", LIBAGENT_PERIOD="1s", **recorded)]
+    ours = named(chosen, "libagent").with_environment(
+        "libagent", LIBAGENT_ALLOC_INTERVAL="1", LIBAGENT_MEMORY="512MiB", LIBAGENT_PROFILES="heap",
+        LIBAGENT_PERIOD=NO_FLUSH)
+    rows = [Configuration("none"), ours, ours.with_environment(FLUSHED)]
     for clock in ("wall", "cpu"):
         all_figures = alternate(rows, LATENCY_ROUNDS, lambda c: latencies_us(program, c, clock))
         for index, column in enumerate(COLUMNS):
             figures = {name: [v[index] for v in values] for name, values in all_figures.items()}
-            limits = {rows[2].name: Limit("value", 1000, "none")} if column == "p99.9" else {}
+            limits = {FLUSHED: Limit("value", 1000, "none")} if column == "p99.9" else {}
             report.table(f"malloc beside {LIVE:,} live records, {column} by the {clock} clock: each one "
                          "sampled", "us", rows, figures, limits, ("none",))
 

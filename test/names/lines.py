@@ -62,8 +62,9 @@ def split_forms():
         for version in (4, 5):
             whole = os.path.join(FOLDER, f"{source}.{compiler}.dwarf{version}")
             out = os.path.join(FOLDER, f"{source}.{compiler}.split{version}")
-            run(compiler, "-O2", f"-gdwarf-{version}", "-gsplit-dwarf", "-Wl,--build-id", "-w", "-o", out,
-                os.path.join(FOLDER, source))
+            # clang puts .dwo files where it runs.
+            run(compiler, "-O2", f"-gdwarf-{version}", "-gsplit-dwarf", "-Wl,--build-id", "-w", "-o",
+                os.path.abspath(out), os.path.abspath(os.path.join(FOLDER, source)), cwd=FOLDER)
             yield out, whole
 
 

@@ -12,7 +12,9 @@
  *
  * None may be called from a signal's handler (-EDEADLK where it interrupted the agent), nor in a
  * child of vfork. All may be called by any thread, also by several at once. Errors are negative
- * errno codes; what is wrong is also told in the agent's log.
+ * errno codes. The agent's log tells which option is wrong, why it could not start, which files are
+ * lost, and the first of the labels and captures that are refused (-EINVAL, -E2BIG, -ENOSPC); the
+ * other codes are for the caller alone.
  *
  * Owns: nothing. Context: THR. Locks: LOCK_LIFE in start and stop. */
 #ifndef LIBAGENT_H

@@ -34,6 +34,10 @@ START_TEST(tags_are_clean_and_bounded)
     const char *list = "a:1,nothing, b:2:3";
     ck_assert_ptr_eq(tags_add_list(&more, list, false), list + 4);
     ck_assert_str_eq(more.text, "a:1,b:2:3");
+    list = "a:1,:2,c:";
+    ck_assert_ptr_eq(tags_add_list(&more, list, false), list + 4);
+    ck_assert_ptr_null(tags_add_list(&more, "c:,,", false));
+    ck_assert_str_eq(more.text, "a:1,b:2:3");
 }
 END_TEST
 

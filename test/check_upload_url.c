@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "test/own_log.h"
 #include "uploader/upload_config.h"
 
 static struct destination destination;
@@ -185,6 +186,19 @@ START_TEST(first_name_of_a_tag_wins)
 }
 END_TEST
 
+START_TEST(each_tag_that_is_left_out_is_named)
+{
+    own_log_start();
+    load(&(struct upload_options){.url = "http://o", .tags = "abc,x:1,:2,y:"},
+         (char *[]){"POD_NAME=p", NULL});
+    ck_assert_str_eq(config.identity.tags.text, "x:1,pod_name:p");
+    ck_assert_int_eq(own_log_lines("LIBAGENT_TAGS: \"abc\" is no name:value"), 1);
+    ck_assert_int_eq(own_log_lines("LIBAGENT_TAGS: \":2\" is no name:value"), 1);
+    ck_assert_int_eq(own_log_lines("libagent: "), 2);
+    own_log_remove();
+}
+END_TEST
+
 START_TEST(secrets_are_not_described)
 {
     char text[4096];
@@ -209,6 +223,7 @@ Suite *suite(void)
     tcase_add_test(all, lists);
     tcase_add_test(all, variables_of_others);
     tcase_add_test(all, first_name_of_a_tag_wins);
+    tcase_add_test(all, each_tag_that_is_left_out_is_named);
     tcase_add_test(all, secrets_are_not_described);
     suite_add_tcase(suite, all);
     return suite;

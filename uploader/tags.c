@@ -76,7 +76,7 @@ const char *tags_add_list(struct tags *tags, const char *list, bool blanks)
             length++;
         const char *colon = memchr(list, ':', length);
         size_t name = colon ? (size_t)(colon - list) : 0;
-        bool good = colon ? tags_add(tags, list, name, colon + 1, length - name - 1) : length == 0;
+        bool good = name ? tags_add(tags, list, name, colon + 1, length - name - 1) : length == 0;
         if (!good && !left_out)
             left_out = list;
         list += length + (list[length] != 0);

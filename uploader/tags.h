@@ -21,7 +21,8 @@ struct tags {
 /* False: left out. An empty name or value adds nothing and is no fault. */
 bool tags_add(struct tags *tags, const char *name, size_t name_length, const char *value,
               size_t value_length);
-/* "k:v,k:v"; `blanks` separate, too (DD_TAGS). NULL, or the first that was left out, in `list`. */
+/* "k:v,k:v"; `blanks` separate, too (DD_TAGS). NULL, or the first that was left out, in `list`: an
+ * empty name is a fault here. */
 const char *tags_add_list(struct tags *tags, const char *list, bool blanks);
 /* "k=v,k=v", percent-encoded (OTEL_RESOURCE_ATTRIBUTES). service.name is no tag;
  * deployment.environment(.name) and service.version are `env` and `version`. */

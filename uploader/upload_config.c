@@ -95,12 +95,13 @@ static void find_tags(struct upload_config *config, char *const *environment)
     struct tags *tags = &config->identity.tags;
     const char *attributes = variable(environment, "OTEL_RESOURCE_ATTRIBUTES");
     const char *datadog = variable(environment, "DD_TAGS");
-    const char *left_out =
-        config->options.tags ? tags_add_list(tags, config->options.tags, false) : NULL;
-    if (left_out) {
+    const char *left_out = config->options.tags;
+    while (left_out && (left_out = tags_add_list(tags, left_out, false))) {
         const char *end = strchr(left_out, ',');
         log_warn("LIBAGENT_TAGS: \"%.*s\" is no name:value, or too long, and is left out",
                  (int)(end ? (size_t)(end - left_out) : strlen(left_out)), left_out);
+        /* What follows is there already, unless it is wrong, too. */
+        left_out = end ? end + 1 : NULL;
     }
     bool all = !attributes || tags_add_attributes(tags, attributes);
     all &= add(tags, "env", variable(environment, "DD_ENV"));

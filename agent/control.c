@@ -55,21 +55,31 @@ static void take_new(void)
     options_overlay(OVERLAY_FILE, pairs[current].list);
 }
 
-bool control_is_enabled(void)
+static bool says_enabled(int which)
 {
-    const char *text = option_pairs_get(&pairs[current], "LIBAGENT_ENABLED");
+    const char *text = option_pairs_get(&pairs[which], "LIBAGENT_ENABLED");
     bool enabled = true;
     return !text || !*text || !parse_bool(text, &enabled) || enabled;
 }
 
+bool control_is_enabled(void)
+{
+    return says_enabled(current);
+}
+
 static void follow_file(void)
 {
-    bool was_enabled = control_is_enabled();
     if (!path[0] || !read_file())
         return;
-    int error = life_change(take_new);
-    if (!error && control_is_enabled() != was_enabled)
-        error = life_switch(control_is_enabled());
+    bool is_switch = says_enabled(!current) != control_is_enabled();
+    bool enabled = says_enabled(!current);
+    /* Off at first: it would start with what is new, to be stopped at once. */
+    int error = is_switch && !enabled ? life_switch(false) : 0;
+    int not_taken = life_change(take_new);
+    if (!error)
+        error = not_taken;
+    if (!error && is_switch && enabled)
+        error = life_switch(true);
     tries_again = error == -EBUSY;
     if (error)
         log_error("LIBAGENT_CONFIG: %s could not be followed: %s (errno %d)%s", path,

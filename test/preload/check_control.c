@@ -228,7 +228,7 @@ START_TEST(test_a_file_switches_and_changes)
     struct run with;
     run(&with, (const char *[]){"configure", NULL},
         (const char *[]){"LIBAGENT_CONFIG=config", "LIBAGENT_PERIOD=1s", "LIBAGENT_LOG_FILE=log",
-                         "LIBAGENT_ALLOC_INTERVAL=16KiB", NULL});
+                         "LIBAGENT_LOG=info", "LIBAGENT_ALLOC_INTERVAL=16KiB", NULL});
     run_expect_quiet_success(&with);
     ck_assert_int_gt(seen(&with, "heap", "profiles", "work_before"), 0);
     ck_assert_int_eq(seen(&with, "heap", "profiles", "work_between"), 0);

@@ -290,6 +290,7 @@ static void configure(void)
     wait_for_timers(true);
     work_after();
     wait_for_file("second", "*");
+    need(count_in_log("profiling prog_control") == 2, "started to be stopped");
     write_config("ENABLED=0\nFREQUENCY=0\n");
     wait_for_log("FREQUENCY=0 is not understood");
     need(has_timers(), "a wrong file has changed something");

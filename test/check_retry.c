@@ -153,19 +153,28 @@ START_TEST(parca_tells_in_its_own_way)
     verdict = decide(BACKEND_PARCA, FRAMED("\x80\0\0\0\x11grpc-status: 16\r\n"), 1, 0);
     ck_assert(verdict.refused);
     ck_assert_int_eq(verdict.status, 401);
-    /* None at all, or cut: not a Parca. */
-    ck_assert(decide(BACKEND_PARCA, FRAMED(""), 1, 0).refused);
-    ck_assert(decide(BACKEND_PARCA, FRAMED("\x80\0\0\0"), 1, 0).refused);
-    ck_assert(decide(BACKEND_PARCA, FRAMED("\x80\xff\xff\xff\xffgrpc-stat"), 1, 0).refused);
-    /* In data it is none. */
-    ck_assert(decide(BACKEND_PARCA, FRAMED("\0\0\0\0\x10grpc-status: 0\r\n"), 1, 0).refused);
+    /* None at all, or cut, or in data: an answer, but not Parca's. */
+    const struct http_response others[] = {
+        FRAMED(""),
+        FRAMED("<html>"),
+        FRAMED("\x80\0\0\0"),
+        FRAMED("\x80\xff\xff\xff\xffgrpc-stat"),
+        FRAMED("\0\0\0\0\x10grpc-status: 0\r\n"),
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+        verdict = decide(BACKEND_PARCA, others[i], 1, 0);
+        ck_assert_int_eq(verdict.outcome, OUTCOME_UNKNOWN);
+        ck_assert_int_eq(verdict.status, 200);
+        ck_assert(!verdict.refused && verdict.shows_answer);
+        ck_assert_str_eq(verdict.reason, "it answers, but not as Parca does");
+    }
     struct http_response response = answer(200, "");
     response.grpc_status = 3;
     ck_assert_int_eq(decide(BACKEND_PARCA, response, 1, 0).outcome, OUTCOME_DROPPED);
     response.grpc_status = 0;
     ck_assert_int_eq(decide(BACKEND_PARCA, response, 1, 0).outcome, OUTCOME_SENT);
     response.grpc_status = 99;
-    ck_assert(decide(BACKEND_PARCA, response, 1, 0).refused);
+    ck_assert_int_eq(decide(BACKEND_PARCA, response, 1, 0).status, 500);
 }
 END_TEST
 

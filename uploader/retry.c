@@ -57,7 +57,7 @@ uint64_t retry_after_ns(const char *text, uint64_t now_unix_ns)
 /* ---- statuses ---- */
 
 /* Parca's answer: the status stands in a header or, behind the message's frame, in the trailer's,
- * which begins with 0x80. -1: nowhere. */
+ * which begins with 0x80. -1: nowhere, so it is another's answer. */
 static int grpc_status(const struct http_response *response)
 {
     if (response->grpc_status >= 0)
@@ -89,7 +89,7 @@ static int http_of_grpc(int status)
 {
     static const int table[] = {200, 499, 500, 400, 504, 404, 409, 403, 413,
                                 400, 503, 400, 404, 500, 503, 500, 401};
-    return status >= 0 && (size_t)status < ARRAY_SIZE(table) ? table[status] : 404;
+    return (size_t)status < ARRAY_SIZE(table) ? table[status] : 500;
 }
 
 static struct verdict drop(const char *reason)
@@ -117,6 +117,13 @@ static struct verdict again(const char *reason, unsigned attempt, double unit)
     uint64_t most = attempt < 5 ? RETRY_FIRST_NS << attempt : RETRY_LONGEST_NS;
     return (struct verdict){
         .outcome = OUTCOME_AGAIN, .wait_ns = (uint64_t)((double)most * unit), .reason = reason};
+}
+
+static struct verdict unknown(const char *reason, unsigned attempt, double unit)
+{
+    struct verdict verdict = again(reason, attempt, unit);
+    verdict.outcome = OUTCOME_UNKNOWN;
+    return verdict;
 }
 
 static struct verdict doubtful(const char *reason, unsigned attempt, double unit)
@@ -187,15 +194,21 @@ struct verdict retry_decide(enum backend_kind kind, const struct http_response *
     case HTTP_NO_CLIENT:
         return drop("there is no libcurl");
     case HTTP_NO_ANSWER:
-        verdict = again(NULL, attempt, unit);
-        verdict.outcome = OUTCOME_UNKNOWN;
-        return verdict;
+        return unknown(NULL, attempt, unit);
     case HTTP_ANSWERED:
         break;
     }
     int status = response->status;
-    if (kind == BACKEND_PARCA && status == 200)
-        status = http_of_grpc(grpc_status(response));
+    if (kind == BACKEND_PARCA && status == 200) {
+        int told = grpc_status(response);
+        if (told < 0) {
+            verdict = unknown("it answers, but not as Parca does", attempt, unit);
+            verdict.status = status;
+            verdict.shows_answer = true;
+            return verdict;
+        }
+        status = http_of_grpc(told);
+    }
     verdict = by_status(status, response, size, attempt, unit);
     verdict.status = status;
     uint64_t asked = retry_after_ns(response->retry_after, now_unix_ns);

@@ -6,6 +6,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/compiler.h"
 #include "agent/base/float_mode.h"
+#include "agent/base/log.h"
 #include "agent/base/option_pairs.h"
 #include "agent/base/options.h"
 #include "agent/flush.h"
@@ -16,10 +17,25 @@
 /* What libagent_stop may be held up by: a window takes milliseconds, unless a disk is slow. */
 static const uint64_t stop_limit_ns = 3 * NS_PER_SEC;
 
-/* Under LOCK_LIFE, before a start that starts: those of an earlier one count no more. */
-static int take_options(const char *text)
+static int check_options(const char *text)
+{
+    static struct option_pairs unused;
+    static bool is_said;
+    int error = option_pairs_from_list(&unused, text);
+    if (!error && !is_said)
+        log_warn("libagent_start: options are not used where others have started it, or "
+                 "LIBAGENT_START is not manual: %s; others like it are not told",
+                 text);
+    is_said |= !error;
+    return error;
+}
+
+/* Under LOCK_LIFE. Before a start that starts: those of an earlier one count no more. */
+static int take_options(const char *text, bool starts)
 {
     static struct option_pairs pairs;
+    if (!starts)
+        return text ? check_options(text) : 0;
     options_overlay(OVERLAY_START, NULL);
     if (!text)
         return 0;

@@ -42,7 +42,8 @@ LIBAGENT_FUNCTION const char *libagent_version(void);
  *
  * `options`: NULL: those of the environment; else "key=value,key=value" over these, keys as in the
  * README's table, in small letters and without LIBAGENT_: "frequency=500,profiles=cpu,alloc". They
- * hold until the stop, and only for a start that does start.
+ * hold until the stop, and only for a start that does start; where others have started it they are
+ * checked, and not used, which the log says once.
  *
  * 0: started (or switched off from outside, and will be on when that ends); 1: it was started
  * before, and this one is counted. Else it is not counted: -EINVAL: wrong options; -EBUSY: an

@@ -218,14 +218,14 @@ static int follow_on(void)
     return is_to_be_on() && load_relaxed(&state) == AGENT_OFF ? turn_on() : 0;
 }
 
-int life_count_start(int (*before)(const char *), const char *options)
+int life_count_start(int (*before)(const char *, bool), const char *options)
 {
     int error = begin_change(true);
     if (error)
         return error;
     bool was_started = starts++ != 0;
-    if (!was_started && before)
-        error = before(options);
+    if (before)
+        error = before(options, !was_started);
     /* Where an earlier one failed this one tries again. */
     if (!error)
         error = follow_on();

@@ -64,7 +64,11 @@ START_TEST(test_starts_and_stops_are_counted)
         "libagent: error: libagent_start: frequenzy is not an option\n"
         "libagent: error: libagent_start: LIBAGENT_FREQUENCY=0 is not understood: it takes a whole "
         "number from 1 to 10000\n"
-        "libagent: error: libagent_start: LIBAGENT_PROCESSES can be set in the environment only\n";
+        "libagent: error: libagent_start: LIBAGENT_PROCESSES can be set in the environment only\n"
+        "libagent: error: libagent_start: LIBAGENT_FREQUENCY=0 is not understood: it takes a whole "
+        "number from 1 to 10000\n"
+        "libagent: warn: libagent_start: options are not used where others have started it, or "
+        "LIBAGENT_START is not manual: frequency=1; others like it are not told\n";
     static const struct {
         const char *call;
         int64_t result;
@@ -81,7 +85,10 @@ START_TEST(test_starts_and_stops_are_counted)
         {"fixed", -EINVAL},
         {"still-none", -EALREADY},
         {"start", 0},
-        {"wrong-while-on", 1},
+        {"wrong-while-on", -EINVAL},
+        {"unused-while-on", 1},
+        {"of-three", 1},
+        {"unused-again", 1},
         {"of-two", 1},
         {"stop", 0},
     };

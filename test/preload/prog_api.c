@@ -64,6 +64,9 @@ static void count(void)
     say("still-none", libagent_stop());
     say("start", libagent_start("frequency=500,profiles=cpu,alloc,MAX_FRAMES=100"));
     say("wrong-while-on", libagent_start("frequency=0"));
+    say("unused-while-on", libagent_start("frequency=1"));
+    say("of-three", libagent_stop());
+    say("unused-again", libagent_start("frequency=2"));
     say("of-two", libagent_stop());
     say("stop", libagent_stop());
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/base/clock.h"
 #include "agent/base/format.h"
@@ -322,4 +323,41 @@ void spool_give_back(const struct spool *spool, const char *name)
     /* What cannot be renamed is as if its owner had been killed. */
     (void)!folder_rename(folder, name, again);
     sys_close(folder);
+}
+
+/* ---- look ---- */
+
+struct sighting {
+    const unsigned *places;
+    struct spool_others *others;
+};
+
+static void sight(const char *name, void *data)
+{
+    const struct sighting *sighting = data;
+    if (!ends_with(name, ready))
+        return;
+    for (enum backend_kind kind = 0; kind < BACKEND_FILE; kind++) {
+        unsigned place = 0, places = sighting->places[kind];
+        while (place < places && !is_for(name, kind, place))
+            place++;
+        if (place == places && is_of_kind(name, kind)) {
+            sighting->others->count++;
+            sighting->others->kind = kind;
+        }
+    }
+}
+
+int spool_look(const struct spool *spool, const unsigned places[BACKEND_FILE],
+               struct spool_others *others)
+{
+    *others = (struct spool_others){0};
+    int folder = folder_open_file(AT_FDCWD, spool->folder, O_PATH | O_DIRECTORY, 0);
+    if (folder < 0)
+        return folder;
+    int error = (int)sys_call3(SYS_faccessat, folder, ".", R_OK | W_OK | X_OK);
+    if (!error)
+        error = folder_each_name(folder, sight, &(struct sighting){places, others});
+    sys_close(folder);
+    return error;
 }

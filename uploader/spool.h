@@ -64,4 +64,15 @@ int spool_claim(const struct spool *spool, enum backend_kind kind, unsigned plac
 void spool_end(const struct spool *spool, const char *name);
 void spool_give_back(const struct spool *spool, const char *name);
 
+/* Profiles that wait for a destination which is not among those that are looked for. */
+struct spool_others {
+    uint64_t count;
+    enum backend_kind kind; /* of one of them */
+};
+
+/* May the folder be used? 0 or a negative errno. `places`: how many destinations of each kind there
+ * are; what waits for others is told in `others`. */
+int spool_look(const struct spool *spool, const unsigned places[BACKEND_FILE],
+               struct spool_others *others) MUST_USE;
+
 #endif

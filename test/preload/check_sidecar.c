@@ -59,15 +59,20 @@ static int count_spooled(void)
     return count;
 }
 
-static void start_uploader(struct run *run, const char *port)
+static void start_uploader_to(struct run *run, const char *port, const char *urls)
 {
     run_start(run, &(struct run_request){
                        .program = uploader_path(),
                        .arguments = (const char *[]){port, NULL},
                        .environment = (const char *[]){receiver_text("LIBAGENT_SPOOL=%s", spool),
-                                                       upload_urls(), "LIBAGENT_OUTPUT", NULL},
+                                                       urls, "LIBAGENT_OUTPUT", NULL},
                        .without_agent = true,
                        .seconds = 90});
+}
+
+static void start_uploader(struct run *run, const char *port)
+{
+    start_uploader_to(run, port, upload_urls());
 }
 
 START_TEST(test_sends_each_dialect)
@@ -140,19 +145,32 @@ static const char *ask(const char *port, const char *path)
     return pclose(pipe) == 0 ? text : "";
 }
 
+/* Nobody else's, it is to be hoped: programs take their ports from 32768 on. */
+static const char *own_port(void)
+{
+    static char port[8];
+    snprintf(port, sizeof(port), "%d", 20000 + (int)getpid() % 10000);
+    return port;
+}
+
+static void wait_for_answer(const char *port, const char *path, const char *words)
+{
+    enum { TRIES = 3000 };
+    for (int i = 0; !strstr(ask(port, path), words); i++) {
+        ck_assert_msg(i < TRIES, "%s", ask(port, path));
+        nanosleep(&(struct timespec){0, TRY_NS}, NULL);
+    }
+}
+
 START_TEST(test_metrics)
 {
     struct run run;
-    /* Nobody else's, it is to be hoped: programs take their ports from 32768 on. */
-    const char *port = receiver_text("%d", 20000 + (int)getpid() % 10000);
+    const char *port = own_port();
     leave_profiles("pyroscope");
     start_uploader(&run, port);
     receiver_wait(&receiver, "pyroscope cpu", 1);
     receiver_wait(&receiver, "pyroscope heap", 1);
-    for (int i = 0; !strstr(ask(port, "/metrics"), "libagent_uploader_sent_total 2\n"); i++) {
-        ck_assert_msg(i < 100, "%s", ask(port, "/metrics"));
-        nanosleep(&(struct timespec){0, TRY_NS}, NULL);
-    }
+    wait_for_answer(port, "/metrics", "libagent_uploader_sent_total 2\n");
     static const char *const names[] = {"sent", "dropped", "unknown", "repeated"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         ck_assert_ptr_nonnull(strstr(ask(port, "/metrics"),
@@ -164,6 +182,51 @@ START_TEST(test_metrics)
     run_stop(&run, SIGTERM);
     run_expect_quiet_success(&run);
     ck_assert_str_eq(ask(port, "/healthz"), "");
+    run_free(&run);
+}
+END_TEST
+
+static void expect_one_line(const struct run *run, const char *words)
+{
+    run_expect_success(run);
+    ck_assert_msg(strstr(run->err, words) != NULL, "%s", run->err);
+    ck_assert_msg(strchr(run->err, '\n') == run->err + strlen(run->err) - 1, "%s", run->err);
+}
+
+/* It is told while it is so, and what comes then is sent. */
+START_TEST(test_tells_that_the_folder_is_not_there)
+{
+    struct run run;
+    const char *port = own_port();
+    start_uploader(&run, port);
+    wait_for_answer(port, "/healthz", "503");
+    leave_profiles("pyroscope");
+    receiver_wait(&receiver, "pyroscope cpu", 1);
+    receiver_wait(&receiver, "pyroscope heap", 1);
+    wait_for_answer(port, "/healthz", "ok\n200");
+    run_stop(&run, SIGTERM);
+    expect_one_line(&run, "(LIBAGENT_SPOOL) cannot be used: no such file or directory (errno 2)");
+    run_free(&run);
+}
+END_TEST
+
+/* Nobody would send them, and nobody else says so. */
+START_TEST(test_tells_what_is_for_none_of_its_backends)
+{
+    struct run run;
+    const char *port = own_port();
+    leave_profiles("datadog");
+    leave_profiles("pyroscope");
+    start_uploader_to(
+        &run, port,
+        receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d", receiver.port));
+    receiver_wait(&receiver, "pyroscope cpu", 1);
+    receiver_wait(&receiver, "pyroscope heap", 1);
+    wait_for_answer(port, "/metrics", "libagent_uploader_for_others 1\n");
+    ck_assert_str_eq(ask(port, "/healthz"), "ok\n200");
+    run_stop(&run, SIGTERM);
+    expect_one_line(&run, "has profiles for a datadog that LIBAGENT_UPLOAD_URL does not name");
+    ck_assert_int_eq(count_spooled(), 1);
     run_free(&run);
 }
 END_TEST
@@ -272,6 +335,8 @@ Suite *suite(void)
     tcase_add_test(all, test_sends_at_the_end);
     tcase_add_test(all, test_wants_to_know_where);
     tcase_add_test(all, test_metrics);
+    tcase_add_test(all, test_tells_that_the_folder_is_not_there);
+    tcase_add_test(all, test_tells_what_is_for_none_of_its_backends);
     tcase_add_test(all, test_ends_while_it_is_stalled);
     tcase_add_test(all, test_pod);
     return suite;

@@ -9,6 +9,15 @@
 
 enum { CONNECTIONS = 16, CONNECTION_SECONDS = 10 };
 
+static bool spool_is_usable;
+static uint64_t spooled_for_others;
+
+void metrics_note_spool(bool is_usable, uint64_t for_others)
+{
+    store_relaxed(&spool_is_usable, is_usable);
+    store_relaxed(&spooled_for_others, for_others);
+}
+
 static size_t make_metrics(char *out, size_t size)
 {
     static const struct {
@@ -28,7 +37,12 @@ static size_t make_metrics(char *out, size_t size)
                        "libagent_uploader_%s_total %lu\n",
                        metrics[i].name, metrics[i].help, metrics[i].name, metrics[i].name,
                        stats_get(metrics[i].stat));
-    return used;
+    return used + format(out + used, size - used,
+                         "# HELP libagent_uploader_for_others Profiles in the spool that none of "
+                         "the URLs is for.\n"
+                         "# TYPE libagent_uploader_for_others gauge\n"
+                         "libagent_uploader_for_others %lu\n",
+                         load_relaxed(&spooled_for_others));
 }
 
 static enum MHD_Result answer(void *context, struct MHD_Connection *connection, const char *url,
@@ -36,6 +50,7 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
                               size_t *upload_size, void **request)
 {
     (void)context, (void)version, (void)upload, (void)upload_size, (void)request;
+    static const char no_spool[] = "LIBAGENT_SPOOL is not there, or cannot be used\n";
     char text[2048] = "ok\n";
     size_t size = strlen(text);
     unsigned status = MHD_HTTP_OK;
@@ -45,6 +60,10 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
         size = make_metrics(text, sizeof(text));
     else if (strcmp(url, "/healthz") != 0)
         status = MHD_HTTP_NOT_FOUND;
+    else if (!load_relaxed(&spool_is_usable)) {
+        status = MHD_HTTP_SERVICE_UNAVAILABLE;
+        size = format(text, sizeof(text), "%s", no_spool);
+    }
     struct MHD_Response *response =
         MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_COPY);
     if (!response)

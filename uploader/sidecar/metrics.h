@@ -6,11 +6,14 @@
 #ifndef LIBAGENT_METRICS_H
 #define LIBAGENT_METRICS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "agent/base/compiler.h"
 
 /* 0, or a negative errno. */
 int metrics_start(uint16_t port) MUST_USE;
+/* May the spool be used, and how many profiles in it has none of the destinations? */
+void metrics_note_spool(bool is_usable, uint64_t for_others);
 
 #endif

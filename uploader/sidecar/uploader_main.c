@@ -8,7 +8,8 @@
  *
  *   1. What is in the spool is sent, the oldest first.
  *   2. A rename into the folder (inotify) wakes it; and it looks each 15 seconds, in case that the
- *      folder is on a file system that tells nothing.
+ *      folder is on a file system that tells nothing. One that is not there, or may not be used, is
+ *      told in a line and by /healthz, and looked for each 5 seconds.
  *   3. SIGTERM or SIGINT: what is there is sent within LIBAGENT_EXIT_TIMEOUT; the rest stays in the
  *      spool. It ends with 0. */
 #include <dlfcn.h>
@@ -20,6 +21,7 @@
 #include <unistd.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/error_text.h"
 #include "agent/base/log.h"
 #include "agent/base/next.h"
 #include "agent/base/option_parse.h"
@@ -28,8 +30,10 @@
 #include "uploader/http_client.h"
 #include "uploader/sender.h"
 #include "uploader/sidecar/metrics.h"
+#include "uploader/spool.h"
 
 #define FOLDER_RETRY_NS (5 * NS_PER_SEC)
+#define FOLDER_LOOK_NS  (15 * NS_PER_SEC)
 
 enum { BAD_USE = 2, LONGEST_POLL_MS = 3600 * 1000, PORT_MAX = 65535 };
 
@@ -38,7 +42,9 @@ struct next_functions next = {.dlopen = dlopen, .dlsym = dlsym};
 
 static struct upload_config config;
 static int signals = -1, watch = -1;
-static uint64_t end_ns; /* 0: not asked for */
+static uint64_t end_ns;  /* 0: not asked for */
+static uint64_t look_ns; /* when the folder itself is looked at next */
+static unsigned places[BACKEND_FILE];
 
 /* The signal may come in the middle of a post. */
 static void note_signal(void)
@@ -62,9 +68,34 @@ static int start_signals(void)
     return MIN_OF(signals, 0);
 }
 
+/* Of what keeps profiles from being sent the programs that leave them know nothing. */
+static void look_at_folder(void)
+{
+    static bool is_away, has_others;
+    const struct spool *spool = &config.options.spool;
+    struct spool_others others;
+    uint64_t now = clock_monotonic_ns();
+    if (watch >= 0 && now < look_ns)
+        return;
+    int error = spool_look(spool, places, &others);
+    if (error && !is_away)
+        log_error("%s (LIBAGENT_SPOOL) cannot be used: %s (errno %d); it is tried again",
+                  spool->folder, error_text(error), -error);
+    else if (!error && is_away)
+        log_info("%s (LIBAGENT_SPOOL) can be used", spool->folder);
+    if (others.count && !has_others)
+        log_warn("%s has profiles for a %s that LIBAGENT_UPLOAD_URL does not name: they stay there",
+                 spool->folder, backend_name(others.kind));
+    is_away = error != 0;
+    has_others = others.count != 0;
+    metrics_note_spool(!is_away, others.count);
+    look_ns = now + FOLDER_LOOK_NS;
+}
+
 /* The folder may come later, or be made anew. */
 static void watch_folder(void)
 {
+    look_at_folder();
     if (watch >= 0)
         return;
     watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
@@ -138,6 +169,9 @@ static int start(char **environment)
     upload_config_load(&config, &upload, environment, sys_pid());
     if (!config.count)
         return -EINVAL;
+    for (size_t i = 0; i < config.count; i++)
+        if (config.destinations[i].kind < BACKEND_FILE)
+            places[config.destinations[i].kind]++;
     sender_start(&config, options.compression, has_to_stop);
     http_client_start(
         &(struct http_client_config){.ca_file = options.ca_file, .keeps_connections = true});
@@ -153,6 +187,7 @@ int main(int argc, char **argv)
     }
     if (start(environ) != 0)
         return BAD_USE;
+    look_at_folder();
     if (port && metrics_start((uint16_t)port) != 0) {
         log_error("libagent-uploader cannot listen on port %lu", port);
         return BAD_USE;

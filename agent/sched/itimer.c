@@ -249,6 +249,10 @@ static bool itimer_wait(uint32_t bell, uint64_t *next_ns)
     uint32_t now = load_acquire(&signals);
     bool is_due = now != signals_seen;
     signals_seen = now;
+    /* The thread that took the signal, the main thread for the most part, goes back into its wait
+     * now. Looked at before that it would be seen to move at each tick, and never to wait. */
+    if (is_due)
+        (void)!nap_before(UINT64_MAX);
     return is_due;
 }
 

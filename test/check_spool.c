@@ -304,6 +304,41 @@ START_TEST(torn_files_are_not_sent)
 }
 END_TEST
 
+/* What is no file, under the name of one that waits: it holds nobody up, and is set aside. */
+START_TEST(what_is_no_file_is_set_aside)
+{
+    static const char *const kinds[] = {"fifo", "folder", "link", "socket"};
+    struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    struct stat status;
+    char target[256], path[256];
+    snprintf(target, sizeof(target), "%s", in_folder(base, "target"));
+    write_file(target, "x", 1);
+    ck_assert_int_eq(mkdir(folder, 0700), 0);
+    ck_assert_int_eq(utimensat(AT_FDCWD, target, times, 0), 0);
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "%020lu.%016lx.parca.spool", now + i, i);
+        snprintf(path, sizeof(path), "%s", in_folder(folder, name));
+        ck_assert_int_eq(i == 0   ? mkfifo(path, 0600)
+                         : i == 1 ? mkdir(path, 0700)
+                         : i == 2 ? symlink(target, path)
+                                  : mknod(path, S_IFSOCK | 0600, 0),
+                         0);
+        ck_assert_int_eq(put(BACKEND_PARCA, now + 100 + i, 10), 0);
+        int descriptors = count_descriptors();
+        ck_assert_msg(claim(BACKEND_PARCA) == 1, "%s", kinds[i]);
+        ck_assert_uint_eq(got.header.end_unix_ns, now + 100 + i);
+        ck_assert_int_eq(count_descriptors(), descriptors);
+        spool_end(&spool, got.name);
+        ck_assert_uint_eq(losses.dropped, i + 1);
+        ck_assert_int_eq(count_files(folder), (int)i + 1);
+        ck_assert_int_eq(claim(BACKEND_PARCA), 0);
+    }
+    ck_assert_int_eq(stat(target, &status), 0);
+    ck_assert_int_eq(status.st_mtim.tv_sec, 1);
+}
+END_TEST
+
 START_TEST(failures)
 {
     static const int calls[] = {SYS_openat, SYS_write, SYS_fchmod, SYS_renameat2, SYS_getdents64};
@@ -360,6 +395,7 @@ Suite *suite(void)
     tcase_add_test(all, many_cost_no_look_at_each);
     tcase_add_test(all, each_is_claimed_by_one);
     tcase_add_test(all, torn_files_are_not_sent);
+    tcase_add_test(all, what_is_no_file_is_set_aside);
     tcase_add_test(all, failures);
     tcase_add_test(all, shared_folder);
     suite_add_tcase(suite, all);

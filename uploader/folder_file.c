@@ -116,5 +116,5 @@ int folder_rename(int folder, const char *from, const char *to)
 
 int folder_touch(int folder, const char *name)
 {
-    return (int)sys_call4(SYS_utimensat, folder, name, NULL, 0);
+    return (int)sys_call4(SYS_utimensat, folder, name, NULL, AT_SYMLINK_NOFOLLOW);
 }

@@ -37,7 +37,7 @@ int folder_unlink(int folder, const char *name);
 int folder_rename_new(int folder, const char *from, const char *to) MUST_USE;
 /* The same, whatever has that name. -ENOENT: another was faster. */
 int folder_rename(int folder, const char *from, const char *to) MUST_USE;
-/* Its mtime becomes now. */
+/* Its mtime becomes now; never that of what a link points to. */
 int folder_touch(int folder, const char *name);
 uint32_t folder_user(void); /* the effective one */
 

@@ -240,14 +240,20 @@ static void search_in(const char *name, void *data)
 static int read_entry(int folder, const char *name, struct spool_entry *entry)
 {
     struct file_status status;
-    int error = folder_stat(folder, name, &status);
-    if (error || status.size > FILE_MAX)
-        return error ? error : -EFBIG;
-    int fd = folder_open_file(folder, name, O_RDONLY | O_NOFOLLOW, 0);
+    /* O_NONBLOCK: a pipe may have that name. */
+    int fd = folder_open_file(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
+    if (fd == -ELOOP || fd == -ENXIO) /* a link, a socket */
+        return -EBADMSG;
     if (fd < 0)
         return fd;
-    char *room = buffer_room(&entry->body, status.size + 1);
-    long got = room ? sys_read(fd, room, status.size) : -ENOMEM;
+    long got = folder_stat(fd, "", &status);
+    if (!got && !status.is_regular)
+        got = -EBADMSG;
+    if (!got && status.size > FILE_MAX)
+        got = -EFBIG;
+    char *room = got ? NULL : buffer_room(&entry->body, status.size + 1);
+    if (!got)
+        got = room ? sys_read(fd, room, status.size) : -ENOMEM;
     sys_close(fd);
     if (got < 0)
         return (int)got;

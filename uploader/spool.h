@@ -11,7 +11,8 @@
  *   3. Sent, dropped or unknown: it is removed. To be tried again: it becomes T.ID.spool.
  *   4. Of a process that was killed in 2 a T.ID.sending stays. Nobody knows whether it arrived: it
  * is never sent again, and removed after an hour.
- *   5. A torn one becomes T.ID.torn, and is removed by the limit, as all others.
+ *   5. A torn one becomes T.ID.torn, and is removed by the limit, as all others. So does what is no
+ * regular file (a pipe, a folder, a link), which stays for ever.
  *
  * Owns: nothing but the files. Context: UP (or INIT at exit). Locks: none. */
 #ifndef LIBAGENT_SPOOL_H

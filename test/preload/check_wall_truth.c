@@ -95,8 +95,8 @@ static void expect_states(bool states)
         if (strcmp(truth[i].state, "running") == 0 || !states) {
             /* Where others want the processor the kernel may find no time for a sample of what runs
              * or is ready for some tenths of a second; what is not sampled at the end is told so.
-             */
-            ck_assert_int_ge(found, life / 2);
+             * A wait that a signal ends within milliseconds may have no look at all. */
+            ck_assert_int_ge(found, life / 2 - EDGES_NS);
             found += sum_of(truth[i].thread, "unknown", "[thread end]");
         }
         expect_near(truth[i].function, found, life, LOST_MAX, 2 * EDGES_NS);

@@ -16,6 +16,7 @@
 #include "agent/control.h"
 #include "agent/control_signals.h"
 #include "agent/flush.h"
+#include "agent/late_thread.h"
 #include "agent/life.h"
 #include "agent/sched/cpu_sample.h"
 #include "agent/sched/itimer.h"
@@ -28,6 +29,9 @@
 #include "agent/unwind/modules.h"
 #include "agent/ways_out.h"
 #include "uploader/uploader.h"
+
+/* As exit may be held up. */
+static const uint64_t pause_limit_ns = 3 * NS_PER_SEC;
 
 /* A dlopen was passed on unwatched. */
 static uint32_t unwatched_load;
@@ -167,7 +171,8 @@ void agent_before_seccomp(const void *filter)
     end(ways_out_exit_deadline_ns(), true);
     /* Nothing of ours may still be on its way: a filter can reach all threads. */
     uint64_t deadline = clock_monotonic_ns() + NS_PER_SEC;
-    agent_thread_pause(deadline); /* for good: a moment that has begun makes no thread any more */
+    (void)agent_thread_pause(
+        deadline); /* for good: a moment that has begun makes no thread any more */
     (void)presence_wait_others_left(deadline);
     life_wait_calls_over(deadline);
     agent_thread_wait_gone(deadline);
@@ -179,9 +184,11 @@ bool agent_pause(bool at_any_price)
     if (!life_is_possible() || !is_this_process() || thread_tls.internal)
         return false;
     thread_tls.inside++;
-    agent_thread_pause(at_any_price ? 0 : clock_monotonic_ns() + NS_PER_SEC);
+    uint64_t limit_ns = at_any_price ? pause_limit_ns : NS_PER_SEC;
+    bool ended = agent_thread_pause(clock_monotonic_ns() + limit_ns);
+    bool is_ours = ended || !at_any_price || !late_thread_begins();
     thread_tls.inside--;
-    return true;
+    return is_ours;
 }
 
 void agent_go_on(bool paused)

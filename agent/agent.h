@@ -29,8 +29,9 @@ void agent_at_exit(void);
 void agent_before_seccomp(const void *filter);
 /* Around a call that the kernel refuses to a process with several threads, or that must reach
  * every thread of it: ours are gone between these two. What is recorded stays, and is written after
- * the next period. They may be writing a file: with `at_any_price` that is waited for, else a
- * second at most. `paused`: what agent_pause returned. THR, SIG; a vfork child. */
+ * the next period. They may be writing a file: that is waited for a second, with `at_any_price`
+ * three; where even that is not enough the thread ends as soon as it comes back. `paused`: what
+ * agent_pause returned. THR, SIG; a vfork child. */
 bool agent_pause(bool at_any_price) MUST_USE;
 void agent_go_on(bool paused);
 /* Before exec: what was recorded is written, since exec ends it. THR. */

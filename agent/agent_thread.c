@@ -1,8 +1,6 @@
 #include "agent/agent_thread.h"
 
 #include <errno.h>
-#include <signal.h>
-#include <time.h>
 
 #include "agent/base/clock.h"
 #include "agent/base/error_text.h"
@@ -14,6 +12,7 @@
 #include "agent/calling_stack.h"
 #include "agent/flush.h"
 #include "agent/heap_watch.h"
+#include "agent/late_thread.h"
 #include "agent/record/time_recorder.h"
 #include "agent/rescan.h"
 #include "agent/sched/wall.h"
@@ -36,7 +35,6 @@ static const uint64_t retry_ns = 10 * NS_PER_SEC;
 /* Who asks for something, or would make a thread while they are to stay away, looks again so much
  * later: the thread that was asked may have gone to rest. */
 static const uint64_t look_again_ns = 10 * NS_PER_MS;
-
 /* Without a period, what is watched is looked at so often. */
 static const uint64_t look_otherwise_ns = 60 * NS_PER_SEC;
 
@@ -238,6 +236,7 @@ static void on_moment(bool clean)
     if (clean)
         rescan_if_stale(now);
     uint64_t due = UINT64_MAX;
+    (void)late_thread_is_gone();
     if (is_paused()) {
         due = now + look_again_ns;
     } else if (!own_thread_is_there(&agent_thread)) {
@@ -320,6 +319,7 @@ void agent_thread_want_look(enum agent_thread_look look)
  * caller is to do it. */
 static uint32_t put(enum request asked, uint64_t deadline_ns)
 {
+    (void)late_thread_is_gone();
     if (!own_thread_is_there(&agent_thread) && (!stack_allows_thread() || need_agent_thread() != 0))
         return 0;
     store_relaxed(&request_deadline_ns, deadline_ns);
@@ -349,7 +349,8 @@ static int wait_served(uint32_t number, uint64_t deadline_ns)
 /* Where the process may end before they are: else they are written later. */
 static void say_given_up(void)
 {
-    log_error("profiles could not be written in time: given up");
+    log_error("profiles could not be written in time: given up, lost: %u%s", uploader_left(),
+              flush_is_under_way() ? " and the last window" : "");
 }
 
 /* In this thread; not while another makes all anew. */
@@ -445,20 +446,29 @@ void agent_thread_wait_gone(uint64_t deadline_ns)
             return;
 }
 
-void agent_thread_pause(uint64_t deadline_ns)
+bool agent_thread_are_gone(void)
+{
+    return !own_thread_is_there(&agent_thread) && !uploader_thread_is_there() &&
+           !flush_own_threads_there();
+}
+
+bool agent_thread_pause(uint64_t deadline_ns)
 {
     __atomic_fetch_add(&pauses, 1, __ATOMIC_SEQ_CST);
+    if (!late_thread_is_gone()) /* which was waited for */
+        return true;
     bool ended = ticks_thread_pause(deadline_ns);
-    if (ended && !own_thread_is_there(&agent_thread) && !uploader_thread_is_there() &&
-        !flush_own_threads_there())
-        return;
+    if (ended && agent_thread_are_gone())
+        return true;
     ring();
     ended &= own_thread_wait_none(&agent_thread, deadline_ns);
     ended &= uploader_thread_pause(deadline_ns);
-    if (ended)
+    if (ended) {
+        uploader_thread_go_on();
         raw_threads_wait_ended();
-    /* The kernel counts a thread a little longer than it uses its memory. */
+    }
     agent_thread_wait_gone(deadline_ns ? deadline_ns : clock_monotonic_ns() + NS_PER_SEC);
+    return ended;
 }
 
 void agent_thread_go_on(void)
@@ -466,6 +476,7 @@ void agent_thread_go_on(void)
     if (__atomic_sub_fetch(&pauses, 1, __ATOMIC_SEQ_CST) != 0)
         return;
     store_relaxed(&moment_due_ns, birth_due());
+    uploader_thread_go_on();
     ticks_thread_go_on();
     if (load_relaxed(&control_wanted))
         agent_thread_want_control();

@@ -66,10 +66,11 @@ void agent_thread_want_control(void);
 bool agent_thread_call(void) MUST_USE;
 /* Ends our threads, which they have done when this returns, or the CLOCK_MONOTONIC deadline (0:
  * none) is reached; none is born until agent_thread_go_on. What is recorded and queued stays; the
- * app's first moment after the period makes them again. May be called by several threads. THR, SIG.
- */
-void agent_thread_pause(uint64_t deadline_ns);
+ * app's first moment after the period makes them again. May be called by several threads. False:
+ * one has not ended. THR, SIG. */
+bool agent_thread_pause(uint64_t deadline_ns);
 void agent_thread_go_on(void);
+bool agent_thread_are_gone(void);
 /* Waits until the kernel knows none of our threads any more, or the deadline. THR. */
 void agent_thread_wait_gone(uint64_t deadline_ns);
 /* In a fork child. */

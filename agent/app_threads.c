@@ -134,7 +134,7 @@ static void end_before_last(void)
     thread_tls.inside = 1;
     if (flush_is_due_at_end() || !uploader_is_done())
         agent_thread_flush_last(ways_out_exit_deadline_ns());
-    agent_thread_pause(clock_monotonic_ns() + NS_PER_SEC);
+    (void)agent_thread_pause(clock_monotonic_ns() + NS_PER_SEC);
     agent_thread_go_on();
     thread_tls.inside = 0;
 }

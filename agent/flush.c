@@ -408,6 +408,11 @@ int flush_window(bool final)
     return result;
 }
 
+bool flush_is_under_way(void)
+{
+    return load_relaxed(&flush_lock.word) != 0 || load_relaxed(&pending.window);
+}
+
 void flush_heap_start(bool on)
 {
     lock_acquire(&flush_lock);

@@ -48,6 +48,8 @@ bool flush_is_own_thread(int tid);
 uint64_t flush_ticks_cpu_ns(void);
 /* How many threads of ours are still there (one may be on its way out). Any context. */
 uint32_t flush_own_threads_there(void);
+/* Is a window being made into profiles, or waiting for that? Any context. */
+bool flush_is_under_way(void);
 /* Is there something that a flush at the end would write? Any context. */
 bool flush_is_due_at_end(void);
 /* In a fork child. */

@@ -12,6 +12,7 @@
 
 static uint32_t state; /* an enum own_thread_state */
 static bool (*is_paused)(void);
+static uint32_t is_held; /* nobody writes until uploader_thread_go_on */
 
 static void *uploader_main(void *unused)
 {
@@ -52,7 +53,7 @@ void uploader_thread_write_all(bool finishes, uint64_t deadline_ns)
     int error =
         has_thread ? uploader_wait_done(deadline_ns) : uploader_drain(deadline_ns, may_send);
     if (error && (finishes || error != -ETIMEDOUT)) /* else they are written later */
-        log_error("the last profiles were not written in time");
+        log_error("the last profiles were not written in time, lost: %u", uploader_left());
     if (hurries && !finishes)
         uploader_resume();
 }
@@ -77,11 +78,21 @@ bool uploader_thread_pause(uint64_t deadline_ns)
 {
     uploader_pause(true);
     bool ended = own_thread_wait_none(&state, deadline_ns);
-    uploader_pause(false);
+    /* In this order: who ends the pause says so first, and then looks here. */
+    __atomic_store_n(&is_held, 1, __ATOMIC_SEQ_CST);
+    if (!is_paused())
+        uploader_thread_go_on();
     return ended;
+}
+
+void uploader_thread_go_on(void)
+{
+    if (__atomic_load_n(&is_held, __ATOMIC_SEQ_CST) && exchange_acq_rel(&is_held, 0))
+        uploader_pause(false);
 }
 
 void uploader_thread_reset_in_child(void)
 {
     state = OWN_THREAD_NONE;
+    is_held = 0;
 }

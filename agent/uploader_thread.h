@@ -24,6 +24,9 @@ bool uploader_thread_wait_none(uint64_t deadline_ns) MUST_USE;
  * deadline (0: none). TICK, INIT, THR. */
 bool uploader_thread_end(uint64_t deadline_ns);
 bool uploader_thread_pause(uint64_t deadline_ns);
+/* While `stays_away` said so, a pause keeps all from writing until this, whose caller knows that
+ * none of ours is late for it, or that it is over. THR, SIG, TICK. */
+void uploader_thread_go_on(void);
 /* In a fork child. */
 void uploader_thread_reset_in_child(void);
 

@@ -13,6 +13,7 @@
 #include "agent/base/options.h"
 #include "agent/base/sys.h"
 #include "agent/flush.h"
+#include "agent/late_thread.h"
 #include "agent/thread/moment.h"
 #include "agent/thread/own_thread.h"
 #include "test/demand.h"
@@ -166,14 +167,45 @@ START_TEST(a_pause_waits_for_the_file_that_is_being_written)
 }
 END_TEST
 
-/* ---- rest ---- */
-
 static void wait_for_no_thread(void)
 {
     uint64_t limit = own_in_ms(20000);
     while (flush_own_threads_there())
         demand(clock_monotonic_ns() < limit);
 }
+
+/* The program goes on, and is another user's: the thread writes nothing when it comes back, ends,
+ * and only then is there another one, which does. */
+START_TEST(a_thread_that_is_late_for_a_pause_writes_nothing_more)
+{
+    options.period_ns = 20 * NS_PER_MS;
+    agent_thread_start(own_on_thread, own_on_thread, false);
+    store_release(&own.hangs, 1);
+    flush_add_sample(RECORD_CPU, 100);
+    ck_assert_int_eq(agent_thread_flush(own_in_ms(1)), -ETIMEDOUT);
+    while (!load_acquire(&own.hanging))
+        ;
+    ck_assert(!agent_thread_pause(own_in_ms(20)));
+    ck_assert(late_thread_begins());
+    ck_assert(agent_thread_pause(0)); /* is not waited for again */
+    agent_thread_go_on();
+    ck_assert(!late_thread_is_gone());
+    uint32_t before = load_relaxed(&own.made);
+    pass_moment_after_period();
+    ck_assert_uint_eq(load_relaxed(&own.made), before);
+    store_release(&own.hangs, 0);
+    wait_for_no_thread();
+    ck_assert_int_eq(count_files(flush_folder), 0);
+    ck_assert_uint_eq(load_relaxed(&own.made), before);
+    flush_add_sample(RECORD_CPU, 1000);
+    pass_moment_after_period();
+    ck_assert(late_thread_is_gone());
+    own_wait_for_total(1100);
+    ck_assert_uint_gt(load_relaxed(&own.made), before);
+}
+END_TEST
+
+/* ---- rest ---- */
 
 START_TEST(threads_with_nothing_to_do_end_and_a_sample_makes_them_again)
 {
@@ -220,6 +252,7 @@ Suite *suite(void)
     tcase_add_test(pauses, what_a_pause_leaves_in_the_queue_is_written_at_the_end);
     tcase_add_test(pauses, a_pause_without_threads_makes_none);
     tcase_add_test(pauses, a_pause_waits_for_the_file_that_is_being_written);
+    tcase_add_test(pauses, a_thread_that_is_late_for_a_pause_writes_nothing_more);
     tcase_add_test(pauses, threads_with_nothing_to_do_end_and_a_sample_makes_them_again);
     tcase_add_test(pauses, a_flush_is_served_while_the_thread_goes_to_rest);
     suite_add_tcase(suite, pauses);

@@ -71,11 +71,12 @@ static int open_folder(const struct file_backend *backend, struct file_report *r
     int flags = O_PATH | O_DIRECTORY | (backend->is_default ? O_NOFOLLOW : 0);
     int fd = folder_open_file(AT_FDCWD, report->folder, flags, 0);
     if (fd == -ENOENT) {
-        long made = sys_call3(SYS_mkdirat, AT_FDCWD, report->folder, FOLDER_MODE);
-        if (made < 0 && made != -EEXIST)
-            return (int)made;
+        bool made;
+        int error = folder_make(report->folder, FOLDER_MODE, &made);
+        if (error)
+            return error;
         fd = folder_open_file(AT_FDCWD, report->folder, flags, 0);
-        int error = fd >= 0 && made == 0 ? repair_mode(fd) : 0;
+        error = fd >= 0 && made ? repair_mode(fd) : 0;
         if (error) {
             sys_close(fd);
             return error;

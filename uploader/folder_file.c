@@ -22,9 +22,23 @@ struct kernel_dirent {
     char name[];
 };
 
+static uint32_t is_barred;
+
+bool folder_bar(bool barred)
+{
+    return exchange_acq_rel(&is_barred, barred) != 0;
+}
+
+bool folder_is_barred(void)
+{
+    return load_acquire(&is_barred) != 0;
+}
+
 int folder_open_file(int folder, const char *name, int flags, unsigned mode)
 {
     long fd;
+    if ((flags & O_CREAT) && folder_is_barred())
+        return -ECANCELED;
     do {
         fd = sys_call4(SYS_openat, folder, name, flags | O_CLOEXEC, mode);
     } while (fd == -EINTR);
@@ -33,6 +47,16 @@ int folder_open_file(int folder, const char *name, int flags, unsigned mode)
     long moved = sys_call3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, FIRST_FREE_DESCRIPTOR);
     sys_close((int)fd);
     return (int)moved;
+}
+
+int folder_make(const char *path, unsigned mode, bool *made)
+{
+    if (folder_is_barred())
+        return -ECANCELED;
+    long error = sys_call3(SYS_mkdirat, AT_FDCWD, path, mode);
+    if (made)
+        *made = error == 0;
+    return error == -EEXIST ? 0 : (int)error;
 }
 
 int folder_open_for_list(int folder)
@@ -92,6 +116,8 @@ int folder_unlink(int folder, const char *name)
 
 int folder_rename_new(int folder, const char *from, const char *to)
 {
+    if (folder_is_barred())
+        return -ECANCELED;
     long error = sys_call5(SYS_renameat2, folder, from, folder, to, RENAME_NOREPLACE);
     if (error == 0 || error == -EEXIST)
         return (int)error;

@@ -21,9 +21,16 @@ struct file_status {
     int64_t mtime_ns; /* since 1970 */
 };
 
+/* From now on nothing is made here, and nothing gets its name: -ECANCELED. For a thread that was
+ * away too long, and the program's user is another by now. What was so before. Any context. */
+bool folder_bar(bool barred);
+bool folder_is_barred(void);
+
 /* Opens close-on-exec, and never as descriptor 0, 1 or 2: where the app has closed one of these
  * and shares its table with this thread, its next print would land in the file. */
 int folder_open_file(int folder, const char *name, int flags, unsigned mode) MUST_USE;
+/* 0, too, where it is there. `made`: it was not; NULL: not asked. */
+int folder_make(const char *path, unsigned mode, bool *made) MUST_USE;
 /* The folder itself, for getdents64, which an O_PATH descriptor does not serve. */
 int folder_open_for_list(int folder) MUST_USE;
 /* Calls `each` for each name in the folder. 0 or a negative errno. */

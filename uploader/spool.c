@@ -30,9 +30,8 @@ static int open_folder(const struct spool *spool)
     int fd = folder_open_file(AT_FDCWD, spool->folder, flags, 0);
     if (fd != -ENOENT)
         return fd;
-    long made = sys_call3(SYS_mkdirat, AT_FDCWD, spool->folder, FOLDER_MODE);
-    return made < 0 && made != -EEXIST ? (int)made
-                                       : folder_open_file(AT_FDCWD, spool->folder, flags, 0);
+    int error = folder_make(spool->folder, FOLDER_MODE, NULL);
+    return error ? error : folder_open_file(AT_FDCWD, spool->folder, flags, 0);
 }
 
 static bool ends_with(const char *name, const char *suffix)

@@ -223,6 +223,7 @@ static bool settle_work(int error, bool last_try, uint32_t seen)
 static bool try_work(bool last_try, uint32_t seen)
 {
     int error = ship_work();
+    last_try &= error != -ECANCELED; /* this thread's, of a pause that it is late for */
     if (error)
         file_log_failed(&report, &work, error, last_try);
     else if (report.name[0])
@@ -425,6 +426,14 @@ bool uploader_is_done(void)
     return done;
 }
 
+uint32_t uploader_left(void)
+{
+    lock_acquire(&state.lock);
+    uint32_t left = blob_queue_count(&queue) + (work.body.size != 0);
+    lock_release(&state.lock);
+    return left;
+}
+
 int uploader_wait_done(uint64_t deadline_ns)
 {
     for (;;) {
@@ -479,6 +488,7 @@ void uploader_reset_in_child(int pid)
     file_log_start();
     has_sent = false;
     lost_at_end = 0;
+    (void)folder_bar(false);
     backend.pid = pid;
     routes_reset_in_child(pid);
 }

@@ -33,6 +33,7 @@
 #include "agent/base/options.h"
 #include "uploader/blob.h"
 #include "uploader/blob_queue.h"
+#include "uploader/folder_file.h"
 #include "uploader/routes.h"
 
 #define UPLOADER_RETRY_NS (10 * NS_PER_SEC) /* a try costs one failed system call or two */
@@ -70,6 +71,8 @@ void uploader_resume(void);
 void uploader_pause(bool pausing);
 /* True once uploader_run has returned after uploader_finish, or nothing is queued. */
 bool uploader_is_done(void);
+/* So many profiles are not written yet. */
+uint32_t uploader_left(void);
 /* Waits for that until the CLOCK_MONOTONIC deadline: 0 or -ETIMEDOUT; or -EAGAIN at once when all
  * that is left has failed since the last submit (a full disk: more waiting would be in vain). */
 int uploader_wait_done(uint64_t deadline_ns) MUST_USE;

@@ -169,7 +169,7 @@ static bool is_due(void)
 
 bool flush_is_due_at_end(void)
 {
-    return is_due() || pending.window || wall_is_on() || has_unreached_thread() ||
+    return is_due() || load_relaxed(&pending.window) || wall_is_on() || has_unreached_thread() ||
            (has_cpu && unseen_threads_have_time());
 }
 
@@ -357,7 +357,7 @@ static int write_pending(void)
     if (has_live)
         heap_snapshot_finish();
     recorder_clear(window);
-    pending.window = NULL;
+    store_relaxed(&pending.window, NULL);
     return result ? result : blobs;
 }
 
@@ -393,7 +393,7 @@ static int flush_locked(bool final)
         return waited;
     }
     uint64_t now = clock_monotonic_ns();
-    pending.window = recorder_turn(now, clock_realtime_ns());
+    store_relaxed(&pending.window, recorder_turn(now, clock_realtime_ns()));
     pending.end_monotonic_ns = now;
     pending.told_ns = told;
     int result = write_pending();

@@ -17,6 +17,7 @@
 #include "agent/control_signals.h"
 #include "agent/flush.h"
 #include "agent/late_thread.h"
+#include "agent/left_alone.h"
 #include "agent/life.h"
 #include "agent/sched/cpu_sample.h"
 #include "agent/sched/itimer.h"
@@ -62,6 +63,7 @@ static const char *program_name(const char *executable)
 }
 
 static void at_term(uint64_t deadline_ns);
+static void at_left_alone(void);
 
 /* Is this process to be profiled, now or later? */
 static bool select_process(char **argv, char **environment, const char *executable,
@@ -89,6 +91,7 @@ static void init(char **argv, char **environment)
         if (control_begin())
             options_load(environment, program);
         life_begin(control_is_enabled());
+        left_alone_start(at_left_alone);
         /* A start from outside is done by a thread that libc does not know. */
         if (control_is_asked_for())
             (void)!start_prepare();
@@ -156,6 +159,12 @@ static void at_term(uint64_t deadline_ns)
 {
     if (agent_thread_call())
         end(deadline_ns, false);
+}
+
+/* In a thread of ours. */
+static void at_left_alone(void)
+{
+    end(ways_out_exit_deadline_ns(), false);
 }
 
 void agent_at_exit(void)

@@ -13,6 +13,7 @@
 #include "agent/flush.h"
 #include "agent/heap_watch.h"
 #include "agent/late_thread.h"
+#include "agent/left_alone.h"
 #include "agent/record/time_recorder.h"
 #include "agent/rescan.h"
 #include "agent/sched/wall.h"
@@ -187,6 +188,7 @@ static bool work(void)
         } else if (is_paused() || (!is_active && !stays)) {
             return false;
         } else if (is_active && now >= next_flush_ns) {
+            left_alone_end();
             if (!flush_period() && goes_to_rest())
                 return true;
             /* Missed periods are skipped, not made up. */

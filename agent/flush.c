@@ -89,6 +89,15 @@ bool flush_is_own_thread(int tid)
     return false;
 }
 
+bool flush_is_own_thread_now(int tid)
+{
+    for (size_t i = 0; i < FLUSH_OWN_THREADS; i++) {
+        if (load_acquire(&own_threads[i].label.tid) == (uint64_t)tid)
+            return !load_acquire(&own_threads[i].has_ended);
+    }
+    return false;
+}
+
 uint32_t flush_own_threads_there(void)
 {
     uint32_t there = 0;

@@ -44,6 +44,8 @@ uint64_t flush_own_threads_cpu_ns(void);
 /* What the agent's threads took since the last flush goes into the window: they end. TICK. */
 void flush_own_threads_end(void);
 bool flush_is_own_thread(int tid);
+/* And it is not about to end: whose id that is cannot be another's. Any context. */
+bool flush_is_own_thread_now(int tid);
 /* The CPU clock of the ticks' thread; 0: there is none. Any context. */
 uint64_t flush_ticks_cpu_ns(void);
 /* How many threads of ours are still there (one may be on its way out). Any context. */

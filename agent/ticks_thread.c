@@ -7,17 +7,22 @@
 #include "agent/base/log.h"
 #include "agent/base/sys.h"
 #include "agent/flush.h"
+#include "agent/left_alone.h"
 #include "agent/thread/moment.h"
 #include "agent/thread/own_thread.h"
 
 /* When it cannot be made (limits), the next try is so much later. */
 static const uint64_t retry_ns = 10 * NS_PER_SEC;
 
+/* Whether the process has ended but for us. */
+static const uint64_t look_every_ns = NS_PER_SEC;
+
 static uint32_t state;                    /* an enum own_thread_state */
 static const struct scheduler *scheduler; /* NULL: none that ticks */
 static bool (*is_paused)(void);
 static uint32_t paused; /* it ended for a pause */
 static uint32_t said;
+static uint64_t next_look_ns; /* for the process's other threads: its own */
 
 static bool stays_away(void)
 {
@@ -26,6 +31,12 @@ static bool stays_away(void)
 
 static bool goes_on(void)
 {
+    uint64_t now = clock_monotonic_ns();
+    if (now >= next_look_ns) {
+        next_look_ns = now + look_every_ns;
+        if (left_alone_look())
+            return false;
+    }
     return !stays_away();
 }
 
@@ -46,13 +57,15 @@ static void *ticks_main(void *unused)
     flush_own_thread_begins(FLUSH_OWN_TICKS);
     store_release(&state, OWN_THREAD_RUNNING);
     const struct scheduler *running = load_acquire(&scheduler);
+    next_look_ns = clock_monotonic_ns() + look_every_ns;
     if (running)
         running->run(goes_on);
     flush_own_thread_ends(FLUSH_OWN_TICKS);
     flush_own_threads_end();
     own_thread_is_none(&state);
+    left_alone_end();
     full_fence();
-    if (goes_on())
+    if (!stays_away())
         moment_set_due_now();
     return NULL;
 }

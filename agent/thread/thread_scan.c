@@ -25,8 +25,7 @@ static int parse_tid(const char *name)
     return tid;
 }
 
-/* Calls `each` for every thread of the process; the number of threads, or a negative errno. */
-static int each_task(void (*each)(int tid, void *data), void *data)
+int thread_scan_each(void (*each)(int tid, void *data), void *data)
 {
     char buffer[4096] __attribute__((aligned(8)));
     int fd = sys_open("/proc/self/task", O_RDONLY | O_DIRECTORY, 0);
@@ -112,10 +111,10 @@ static void scan_if_more_than(int used, struct scan *scan)
 {
     if (!thread_scan_is_possible())
         return;
-    int tasks = each_task(count_own, scan);
+    int tasks = thread_scan_each(count_own, scan);
     /* Equal numbers are the rule; only else each thread is looked for among the slots. */
     if (tasks >= 0 && tasks - scan->own != used)
-        (void)!each_task(adopt, scan);
+        (void)!thread_scan_each(adopt, scan);
 }
 
 void thread_scan(bool (*is_own)(int tid), void (*adopted)(struct thread_slot *slot),

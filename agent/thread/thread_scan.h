@@ -16,6 +16,8 @@
  * threads, which get none. Slots of threads that are gone are released, after a call of `gone`. */
 void thread_scan(bool (*is_own)(int tid), void (*adopted)(struct thread_slot *slot),
                  void (*gone)(struct thread_slot *slot));
+/* Calls `each` for every thread of the process; the number of threads, or a negative errno. */
+int thread_scan_each(void (*each)(int tid, void *data), void *data) MUST_USE;
 /* Does /proc tell of this process? */
 bool thread_scan_is_possible(void);
 /* INIT, at a start: every thread of the process has a slot then, but for the agent's own. */

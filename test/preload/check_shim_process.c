@@ -133,6 +133,26 @@ START_TEST(test_exit_ways)
 }
 END_TEST
 
+/* Past libc, of the process's only thread: the ticks' thread does not keep the process. */
+START_TEST(test_thread_ends_past_libc)
+{
+    struct run_pair pair;
+    struct profile profile;
+    run_pair(&pair, &(struct run_request){.program = "exit_ways",
+                                          .arguments = (const char *[]){"thread", NULL},
+                                          .environment =
+                                              (const char *[]){"LIBAGENT_PROFILES=cpu,wall", NULL},
+                                          .seconds = 60});
+    run_expect_same(&pair.with, &pair.without);
+    ck_assert_int_eq(pair.with.status, 36 << 8);
+    ck_assert_uint_eq(run_file_count(&pair.with, ""), 2);
+    profile_load(&profile, pair.with.profiles, "cpu", pair.with.pid);
+    ck_assert_int_ge(profile_under(&profile, CPU_NS, "work"), 170000000);
+    profile_free(&profile);
+    run_pair_free(&pair);
+}
+END_TEST
+
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 /* Another thread holds the loader's lock at the fork: in the child it is never given back. The
@@ -175,6 +195,7 @@ Suite *suite(void)
     tcase_add_loop_test(tcase, test_exec, 0, COUNT(exec_variants));
     tcase_add_test(tcase, test_child_writes_its_own_profile);
     tcase_add_loop_test(tcase, test_child_of_a_parent_that_loads, 0, 2);
+    tcase_add_test(tcase, test_thread_ends_past_libc);
     tcase_add_loop_test(tcase, test_exit_ways, 0, COUNT(exit_ways));
     suite_add_tcase(suite, tcase);
     return suite;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "test/preload/program.h"
@@ -68,6 +69,8 @@ int main(int argc, char **argv)
         quick_exit(33);
     if (strcmp(way, "_exit") == 0)
         _exit(34);
+    if (strcmp(way, "thread") == 0)
+        syscall(SYS_exit, 36);
     if (strcmp(way, "abort") == 0)
         abort();
     if (strcmp(way, "term") == 0)

@@ -1,0 +1,20 @@
+/* left_alone.h: the end of a process whose threads have all ended one by one, the last one by the
+ * system call exit, past libc: what the kernel has of it are the agent's threads, and these would
+ * keep it.
+ *
+ * Owns: that end. Context: TICK. Locks: those of a last window. */
+#ifndef LIBAGENT_LEFT_ALONE_H
+#define LIBAGENT_LEFT_ALONE_H
+
+#include <stdbool.h>
+
+#include "agent/base/compiler.h"
+
+/* `write_last` writes the last window, in the thread that finds it so. INIT. */
+void left_alone_start(void (*write_last)(void));
+/* Are the agent's threads the only ones? Some 20 us. */
+bool left_alone_look(void) MUST_USE;
+/* If so writes the last window, and ends the process with the status of its first thread. */
+void left_alone_end(void);
+
+#endif

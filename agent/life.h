@@ -55,9 +55,9 @@ void life_wait_calls_over(uint64_t deadline_ns);
 /* Each says whether the agent is to be on, and makes it so.
  * life_count_start: 0: it is on, or will be when it is switched on; 1: it was started before.
  * `before`, which may be NULL, is called first, with `options` and whether this start starts; its
- * error is returned. Negative: the start failed and is not counted: -EDEADLK from a handler that interrupted
- * the agent, -ESHUTDOWN after life_end, -EBUSY when a stop does not end, its files are still being
- * written, or a thread is stuck in a sample, or what start.h says. */
+ * error is returned. Negative: the start failed and is not counted: -EDEADLK from a handler that
+ * interrupted the agent, -ESHUTDOWN after life_end, -EBUSY when a stop does not end, its files are
+ * still being written, or a thread is stuck in a sample, or what start.h says. */
 int life_count_start(int (*before)(const char *, bool), const char *options) MUST_USE;
 /* 0, 1: others still want it; -EALREADY: it is not counted at all; -ETIMEDOUT: it is off, but its
  * last window is not written yet, or a thread is still in a sample. */

@@ -254,7 +254,7 @@ static int read_entry(int folder, const char *name, struct spool_entry *entry)
     if (!got)
         got = room ? sys_read(fd, room, status.size) : -ENOMEM;
     sys_close(fd);
-    if (got < 0)
+    if (got < 0 || !room)
         return (int)got;
     size_t head = spool_head_parse(room, (size_t)got, entry);
     if (!head)

@@ -63,7 +63,6 @@ static const char *program_name(const char *executable)
 }
 
 static void at_term(uint64_t deadline_ns);
-static void at_left_alone(void);
 
 /* Is this process to be profiled, now or later? */
 static bool select_process(char **argv, char **environment, const char *executable,
@@ -91,7 +90,7 @@ static void init(char **argv, char **environment)
         if (control_begin())
             options_load(environment, program);
         life_begin(control_is_enabled());
-        left_alone_start(at_left_alone);
+        left_alone_start(agent_at_exit);
         /* A start from outside is done by a thread that libc does not know. */
         if (control_is_asked_for())
             (void)!start_prepare();
@@ -161,12 +160,6 @@ static void at_term(uint64_t deadline_ns)
         end(deadline_ns, false);
 }
 
-/* In a thread of ours. */
-static void at_left_alone(void)
-{
-    end(ways_out_exit_deadline_ns(), false);
-}
-
 void agent_at_exit(void)
 {
     if (life_is_possible() && is_this_process())
@@ -180,8 +173,8 @@ void agent_before_seccomp(const void *filter)
     end(ways_out_exit_deadline_ns(), true);
     /* Nothing of ours may still be on its way: a filter can reach all threads. */
     uint64_t deadline = clock_monotonic_ns() + NS_PER_SEC;
-    (void)agent_thread_pause(
-        deadline); /* for good: a moment that has begun makes no thread any more */
+    /* For good: a moment that has begun makes no thread any more. */
+    (void)agent_thread_pause(deadline);
     (void)presence_wait_others_left(deadline);
     life_wait_calls_over(deadline);
     agent_thread_wait_gone(deadline);

@@ -71,8 +71,7 @@ static void follow_file(void)
 {
     if (!path[0] || !read_file())
         return;
-    bool is_switch = says_enabled(!current) != control_is_enabled();
-    bool enabled = says_enabled(!current);
+    bool enabled = says_enabled(!current), is_switch = enabled != control_is_enabled();
     /* Off at first: it would start with what is new, to be stopped at once. */
     int error = is_switch && !enabled ? life_switch(false) : 0;
     int not_taken = life_change(take_new);

@@ -80,22 +80,24 @@ uint64_t flush_own_threads_cpu_ns(void)
     return sum;
 }
 
+/* FLUSH_OWN_THREADS: it is none of ours. */
+static size_t own_thread_of(int tid)
+{
+    size_t i = 0;
+    while (i < FLUSH_OWN_THREADS && load_acquire(&own_threads[i].label.tid) != (uint64_t)tid)
+        i++;
+    return i;
+}
+
 bool flush_is_own_thread(int tid)
 {
-    for (size_t i = 0; i < FLUSH_OWN_THREADS; i++) {
-        if (load_relaxed(&own_threads[i].label.tid) == (uint64_t)tid)
-            return true;
-    }
-    return false;
+    return own_thread_of(tid) < FLUSH_OWN_THREADS;
 }
 
 bool flush_is_own_thread_now(int tid)
 {
-    for (size_t i = 0; i < FLUSH_OWN_THREADS; i++) {
-        if (load_acquire(&own_threads[i].label.tid) == (uint64_t)tid)
-            return !load_acquire(&own_threads[i].has_ended);
-    }
-    return false;
+    size_t i = own_thread_of(tid);
+    return i < FLUSH_OWN_THREADS && !load_acquire(&own_threads[i].has_ended);
 }
 
 uint32_t flush_own_threads_there(void)

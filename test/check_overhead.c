@@ -55,7 +55,7 @@ START_TEST(a_short_hook_costs_what_it_took)
     struct thread_slot *slot = start();
     uint64_t begin = monotonic_ns;
     monotonic_ns += 700;
-    thread_add_overhead(slot, OVERHEAD_HOOKS, begin, TIMES);
+    ck_assert_uint_eq(thread_add_overhead(slot, OVERHEAD_HOOKS, begin, TIMES), begin + 700);
     ck_assert_int_eq(slot->overhead_ns[OVERHEAD_HOOKS], 700 * TIMES);
     ck_assert_uint_eq(stats_get(STAT_HOOKS_NS), 700 * TIMES);
     ck_assert_uint_eq(slot->cpu_last_ns, thread_cpu_ns + 700 * TIMES);

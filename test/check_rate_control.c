@@ -21,7 +21,7 @@ static void setup(void)
     program.demand = 101;
     program.cost_ns = 2000;
     program.load_percent = 100;
-    rate_control_start(&program.control, &program.totals, STRETCH_MAX);
+    rate_control_start(&program.control, &program.totals, STRETCH_MAX, 0);
 }
 
 static void look(void)
@@ -92,6 +92,24 @@ END_TEST
 
 /* The windows in which a step is noticed are 100 samples long: what those cost is all the excess.
  */
+/* Cheap samples are no denser than at their price; dear ones count for what they take. */
+START_TEST(a_price_bounds_the_density)
+{
+    enum { PRICE_NS = 10000, SECONDS = 60 };
+    static const uint64_t costs_ns[] = {500, 2000, PRICE_NS, 4 * PRICE_NS};
+    setup();
+    rate_control_start(&program.control, &program.totals, STRETCH_MAX, PRICE_NS);
+    program.demand = 100000;
+    program.cost_ns = costs_ns[_i];
+    run_for(20 * NS_PER_SEC);
+    uint64_t samples = program.totals.samples;
+    run_for(SECONDS * NS_PER_SEC);
+    uint64_t allowed = SECONDS * NS_PER_SEC / 100 / MAX_OF(costs_ns[_i], (uint64_t)PRICE_NS);
+    ck_assert_uint_ge(program.totals.samples - samples, 9 * allowed / 10);
+    ck_assert_uint_le(program.totals.samples - samples, 11 * allowed / 10);
+}
+END_TEST
+
 START_TEST(a_step_of_demand_is_answered_within_some_windows)
 {
     run_for(60 * NS_PER_SEC);
@@ -204,6 +222,7 @@ Suite *suite(void)
     tcase_add_checked_fixture(tcase, setup, NULL);
     tcase_add_test(tcase, what_is_cheap_is_not_stretched);
     tcase_add_loop_test(tcase, a_steady_load_is_held_at_the_budget, 0, 5);
+    tcase_add_loop_test(tcase, a_price_bounds_the_density, 0, 4);
     tcase_add_test(tcase, a_step_of_demand_is_answered_within_some_windows);
     tcase_add_test(tcase, a_step_of_cost_is_followed);
     tcase_add_test(tcase, after_a_spike_the_rate_comes_back);

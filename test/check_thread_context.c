@@ -170,6 +170,23 @@ START_TEST(names_that_libc_was_told_need_no_system_call)
 }
 END_TEST
 
+START_TEST(an_old_name_is_asked_for_rarely)
+{
+    fixture_threads();
+    struct thread_slot *slot = thread_attach(0, 0);
+    slot->name_age = 0;
+    name_calls = 0;
+    sys_override = count_names;
+    for (int i = 0; i < 64; i++)
+        thread_note_name(slot);
+    ck_assert_int_eq(name_calls, 8);
+    for (int i = 64; i < 256; i++)
+        thread_note_name(slot);
+    ck_assert_int_eq(name_calls, 8 + 3);
+    sys_override = NULL;
+}
+END_TEST
+
 static int other_pid;
 static bool is_child(long number, const long args[6], long *result)
 {
@@ -395,6 +412,7 @@ Suite *suite(void)
     tcase_add_test(birth, a_threads_stack_ends_at_its_thread_pointer);
     tcase_add_test(birth, libcs_handle_is_the_callers_or_not);
     tcase_add_test(birth, names_that_libc_was_told_need_no_system_call);
+    tcase_add_test(birth, an_old_name_is_asked_for_rarely);
     tcase_add_test(birth, a_label_follows_the_threads_name);
     tcase_add_test(birth, another_process_on_this_memory_gets_no_slot);
     tcase_add_test(birth, a_prepared_slot_becomes_the_new_threads);

@@ -126,10 +126,13 @@ static uint32_t walk_and_add(struct thread_slot *slot, const struct unwinder *by
     return flags;
 }
 
-/* The walk's flags; 0 where there is no buffer for it: the sample is put off. */
-static uint32_t take_sample(struct thread_slot *slot, const struct unwinder *by, void *ucontext)
+/* The walk's flags; 0 where there is no buffer for it: the sample is put off. `*end_ns`: when it
+ * was over. */
+static uint32_t take_sample(struct thread_slot *slot, const struct unwinder *by, void *ucontext,
+                            uint64_t *end_ns)
 {
-    uint64_t begin = clock_monotonic_ns() - sampling_signal_cost_ns;
+    *end_ns = clock_monotonic_ns();
+    uint64_t begin = *end_ns - sampling_signal_cost_ns;
     uint64_t now = clock_thread_cpu_ns();
     struct record_stack *stack = scratch_claim();
     if (!stack) {
@@ -142,7 +145,7 @@ static uint32_t take_sample(struct thread_slot *slot, const struct unwinder *by,
     thread_guard_leave(slot);
     scratch_give(stack);
     stats_add(STAT_CPU_SAMPLES, 1);
-    thread_add_overhead(slot, OVERHEAD_HANDLERS, begin, 1);
+    *end_ns = thread_add_overhead(slot, OVERHEAD_HANDLERS, begin, 1);
     return flags;
 }
 
@@ -162,8 +165,9 @@ static __attribute__((noinline)) void sample(struct thread_slot *slot, void *uco
         thread_take_over(slot);
     }
     tls->inside = 1;
-    uint32_t flags = take_sample(slot, unwinder_inside_handler(ucontext), ucontext);
-    moment_pass(flags & UNWIND_CLEAN);
+    uint64_t end;
+    uint32_t flags = take_sample(slot, unwinder_inside_handler(ucontext), ucontext, &end);
+    moment_pass_at(end, flags & UNWIND_CLEAN);
     tls->inside = 0;
 }
 
@@ -172,7 +176,8 @@ static __attribute__((noinline)) void sample(struct thread_slot *slot, void *uco
  * nothing there. */
 static void sample_without_tls(struct thread_slot *slot, void *ucontext)
 {
-    (void)take_sample(slot, &unwinder_cfi, ucontext);
+    uint64_t end;
+    (void)take_sample(slot, &unwinder_cfi, ucontext, &end);
 }
 
 void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext)

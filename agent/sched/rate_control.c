@@ -10,12 +10,13 @@ enum { WINDOWS_AVERAGED = 4 };
 static const uint64_t first_cost_max_ns = 200000;
 
 void rate_control_start(struct rate_control *control, const struct rate_totals *totals,
-                        uint32_t stretch_max)
+                        uint32_t stretch_max, uint64_t price_ns)
 {
     *control = (struct rate_control){
         .begin = *totals,
         .stretch = RATE_STRETCH_ONE,
         .stretch_max = stretch_max,
+        .price_ns = price_ns,
     };
 }
 
@@ -43,7 +44,8 @@ static uint32_t needed_stretch(const struct rate_control *control, uint64_t samp
                                uint64_t cpu_ns, uint32_t budget_ppm)
 {
     /* cost and stretch are in 1/256 each: one of the two has to go. */
-    unsigned __int128 spent = (unsigned __int128)samples * control->cost * control->stretch / 256;
+    uint64_t cost = MAX_OF(control->cost, control->price_ns * 256);
+    unsigned __int128 spent = (unsigned __int128)samples * cost * control->stretch / 256;
     unsigned __int128 allowed = (unsigned __int128)cpu_ns * budget_ppm / 1000000;
     unsigned __int128 stretch = allowed ? spent / allowed : control->stretch_max;
     return (uint32_t)MIN_OF(stretch, (unsigned __int128)control->stretch_max);

@@ -7,7 +7,8 @@
  * the way back. A window counts in the average for as many samples as it has, and for no more than
  * COST_STEP times the average so far: one sample that took 100 ms is forgotten within seconds, a
  * real change is followed within some windows. Where no sample comes at all the stretch is halved
- * each second, so that sampling always comes back.
+ * each second, so that sampling always comes back. A sample counts for `price_ns` at least, which
+ * bounds how many there are in a second of CPU time, however little each of them takes.
  *
  * Time and totals are arguments; nothing is read here. Totals that go backwards (a fork child)
  * begin a new window.
@@ -34,11 +35,12 @@ struct rate_control {
     uint64_t cost;            /* ns of a sample, in 1/256, averaged; 0: none yet */
     uint32_t stretch;         /* in 1/256, at least RATE_STRETCH_ONE */
     uint32_t stretch_max;
+    uint64_t price_ns;
 };
 
 /* Sampling begins without a stretch: the first event after a start is sampled as any other. */
 void rate_control_start(struct rate_control *control, const struct rate_totals *totals,
-                        uint32_t stretch_max);
+                        uint32_t stretch_max, uint64_t price_ns);
 /* Has the window ended? */
 bool rate_control_is_due(const struct rate_control *control, uint64_t now_ns, uint64_t samples);
 /* Ends the window: returns the stretch that is in force from here on. `budget_ppm`: share of the

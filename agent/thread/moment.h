@@ -24,6 +24,8 @@ extern HIDDEN void (*moment_look)(uint64_t now_ns);
 
 /* Calls the work if it is due. `clean`: the calling stack is, or nothing of libc is under way. */
 void moment_pass(bool clean);
+/* The same for who has just read the clock. */
+void moment_pass_at(uint64_t now_ns, bool clean);
 /* The work is due now. Any context. */
 void moment_set_due_now(void);
 

@@ -368,16 +368,17 @@ void thread_leave(void)
  * thread, or read its tables from a disk. */
 static const uint64_t longest_sample_ns = 200000;
 
-void thread_add_overhead(struct thread_slot *slot, enum overhead_part part, uint64_t begin_ns,
-                         uint32_t times)
+uint64_t thread_add_overhead(struct thread_slot *slot, enum overhead_part part, uint64_t begin_ns,
+                             uint32_t times)
 {
     static const enum stat_id stats[OVERHEAD_PARTS] = {
         [OVERHEAD_HANDLERS] = STAT_HANDLERS_NS, [OVERHEAD_HOOKS] = STAT_HOOKS_NS};
-    uint64_t spent = clock_monotonic_ns() - begin_ns;
-    uint64_t cost = MIN_OF(spent, longest_sample_ns) * times;
+    uint64_t now = clock_monotonic_ns();
+    uint64_t cost = MIN_OF(now - begin_ns, longest_sample_ns) * times;
     add_relaxed(&slot->cpu_last_ns, cost);
     add_relaxed(&slot->overhead_ns[part], (int64_t)cost);
     stats_add(stats[part], cost);
+    return now;
 }
 
 struct thread_slot *thread_adopt(int tid)

@@ -163,8 +163,9 @@ bool thread_in_process(void);
 bool thread_owns(const struct thread_slot *slot);
 /* Names: a thread has its creator's at birth, as in the kernel. Changes through libc are seen
  * (thread_named, of the calling thread; thread_other_named, of one that is not known here); all
- * others by thread_note_name, which asks the kernel at its first call and at every eighth: a
- * system call that few samples need, and no thread that was never sampled. SIG, HOOK, THR. */
+ * others by thread_note_name, which asks the kernel at its first call, at every eighth of 64, and
+ * three times more until 256, where that begins anew: a system call that few samples need, and no
+ * thread that was never sampled. SIG, HOOK, THR. */
 void thread_note_name(struct thread_slot *slot);
 /* The name of another thread, which no handler or hook of its own has asked for: one that waits may
  * never run any. As the kernel has it; nothing where that is not told. TICK, INIT. */
@@ -174,9 +175,10 @@ void thread_note_last_name(struct thread_slot *slot);
 void thread_named(const char *name);
 void thread_other_named(void);
 /* A handler or hook of the calling thread began at `begin_ns` (CLOCK_MONOTONIC) and is over: its
- * time is overhead, and not the app's. `times`: how many it stands for. SIG, HOOK. */
-void thread_add_overhead(struct thread_slot *slot, enum overhead_part part, uint64_t begin_ns,
-                         uint32_t times);
+ * time is overhead, and not the app's. `times`: how many it stands for. When it was over. SIG,
+ * HOOK. */
+uint64_t thread_add_overhead(struct thread_slot *slot, enum overhead_part part, uint64_t begin_ns,
+                             uint32_t times);
 
 /* For TICK's scan and reaping, and for a start: takes a slot for another thread. */
 struct thread_slot *thread_adopt(int tid);

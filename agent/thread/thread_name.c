@@ -48,8 +48,9 @@ void thread_note_last_name(struct thread_slot *slot)
 
 void thread_note_name(struct thread_slot *slot)
 {
-    enum { EVERY = 8 };
-    if (slot->name_age++ % EVERY != 0)
+    enum { EVERY = 8, OLD = 64 };
+    uint32_t age = slot->name_age++;
+    if (age % (age < OLD ? EVERY : OLD) != 0)
         return;
     char name[sizeof(slot->label.name)] = {0};
     if (sys_call2(SYS_prctl, PR_GET_NAME, name) == 0)

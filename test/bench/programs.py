@@ -104,7 +104,7 @@ def redis_round(configurations):
 
 # About a second each: what the start and the profile at exit cost is then under 0.5 %; the last
 # table shows it alone.
-ROWS = 200000
+ROWS = 600000
 SQL = """pragma journal_mode = off; pragma synchronous = off;
 create table t(id integer primary key, name text, value real, note text);
 create index by_name on t(name);

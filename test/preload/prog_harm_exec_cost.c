@@ -9,6 +9,7 @@
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "test/preload/program.h"
@@ -78,8 +79,17 @@ static unsigned long page_faults(pid_t pid)
     return faults;
 }
 
+static unsigned long cpu_us(pid_t pid)
+{
+    clockid_t clock;
+    struct timespec used;
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) != 0)
+        exit(7);
+    return (unsigned long)(used.tv_sec * 1000000 + used.tv_nsec / 1000);
+}
+
 struct counts {
-    unsigned long calls, threads, faults;
+    unsigned long calls, threads, faults, cpu_us;
     bool is_complete;
 };
 
@@ -92,10 +102,12 @@ static void count_call(struct counts *counts, pid_t pid)
     if (info.op != PTRACE_SYSCALL_INFO_ENTRY)
         return;
     unsigned long number = info.entry.nr;
-    if (number == SYS_execve || number == SYS_execveat)
+    if (number == SYS_execve || number == SYS_execveat) {
         counts->faults = page_faults(pid);
-    else
+        counts->cpu_us = cpu_us(pid);
+    } else {
         counts->calls++;
+    }
     counts->threads += number == SYS_clone || number == SYS_clone3;
 }
 
@@ -138,7 +150,7 @@ int main(void)
     }
     if (!child || !counts.is_complete)
         return 6;
-    printf("child-pid %d\ncalls %lu\nthreads %lu\nfaults %lu\n", (int)child, counts.calls,
-           counts.threads, counts.faults);
+    printf("child-pid %d\ncalls %lu\nthreads %lu\nfaults %lu\ncpu-us %lu\n", (int)child,
+           counts.calls, counts.threads, counts.faults, counts.cpu_us);
     return 0;
 }

@@ -14,6 +14,7 @@ static const struct {
     {EAGAIN, "too many threads or too little memory"},
     {EBADF, "descriptor closed by the program"},
     {EBUSY, "still in use"},
+    {ECANCELED, "a thread of the agent was held up"},
     {EDEADLK, "asked for from within the agent"},
     {EDQUOT, "disk quota exceeded"},
     {EEXIST, "name already taken"},

@@ -187,6 +187,30 @@ START_TEST(test_setuid_changes_all_threads)
 }
 END_TEST
 
+/* A thread of ours that does not come back is waited for, three seconds and not for ever; it makes
+ * no file when it does come back, ends, and there is another one, which does. */
+START_TEST(test_setuid_behind_a_file_system_that_hangs)
+{
+    struct run run;
+    char said[PATH_MAX + 400];
+    run_program(&run, &(struct run_request){
+                          .program = "harm_held", .environment = each_second, .seconds = 60});
+    run_expect_success(&run);
+    snprintf(said, sizeof(said),
+             "libagent: error: a thread of the agent is held up (a file system, a library): the "
+             "program goes on, and nothing is written before that thread has ended\n"
+             "libagent: error: cannot write profiles to %s: a thread of the agent was held up "
+             "(errno 125); the latest are kept and tried again\n",
+             run.profiles);
+    ck_assert_str_eq(run.err, said);
+    ck_assert_int_eq(run_number(&run, "setuid"), 0);
+    ck_assert_int_ge(run_number(&run, "ms"), 3000);
+    ck_assert_int_eq(run_number(&run, "gone"), run_number(&run, "held"));
+    ck_assert_int_gt(run_number(&run, "ended"), run_number(&run, "gone"));
+    run_free(&run);
+}
+END_TEST
+
 /* May the kernel leave a core file where the program runs? */
 static bool has_cores(void)
 {
@@ -238,6 +262,7 @@ Suite *suite(void)
     tcase_add_test(tcase, test_chroot_without_the_folder);
     tcase_add_test(tcase, test_chroot_with_the_folder);
     tcase_add_loop_test(tcase, test_setuid_changes_all_threads, 0, 2);
+    tcase_add_test(tcase, test_setuid_behind_a_file_system_that_hangs);
     tcase_add_loop_test(tcase, test_ends_are_as_without, 0, sizeof(ends) / sizeof(ends[0]));
     suite_add_tcase(suite, tcase);
     return suite;

@@ -311,6 +311,7 @@ START_TEST(numbers_are_those_of_libcurl)
         {CURL_SOCKET_GOOD, CURL_SOCKOPT_OK},
         {CURL_SOCKET_REFUSED, CURL_SOCKOPT_ERROR},
         {CURL_OK, CURLE_OK},
+        {CURL_BAD_CA_FILE, CURLE_SSL_CACERT_BADFILE},
     };
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         ck_assert_msg(numbers[i].ours == numbers[i].theirs, "the %zu.: %d, but %d", i,

@@ -72,6 +72,7 @@ enum {
     CURL_SOCKET_GOOD = 0,
     CURL_SOCKET_REFUSED = 1,
     CURL_OK = 0,
+    CURL_BAD_CA_FILE = 77,
 };
 
 struct curl_message {

@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/error_text.h"
 #include "agent/base/format.h"
 #include "agent/base/log.h"
 #include "agent/base/next.h"
+#include "agent/base/sys.h"
 #include "uploader/curl_api.h"
 
 enum {
@@ -309,6 +311,23 @@ static bool was_sent_whole(void *easy, const struct body *body)
            sent >= (int64_t)body->size;
 }
 
+/* libcurl does not say which file, nor why. One that stays wrong is told once. */
+static void tell_ca_file(int code)
+{
+    static bool told;
+    bool is_news = code == CURL_BAD_CA_FILE && config.ca_file && !told;
+    told = code == CURL_BAD_CA_FILE || (told && code != CURL_OK);
+    if (!is_news)
+        return;
+    char what[96] = "no certificate is in it", byte[2];
+    long error = sys_read_file(config.ca_file, byte, sizeof(byte));
+    if (error < 0)
+        format(what, sizeof(what), "cannot be read: %s (errno %ld)", error_text((int)error),
+               -error);
+    log_warn("LIBAGENT_CA_FILE=%s: %s; accepted is a file of certificates (PEM)", config.ca_file,
+             what);
+}
+
 static void judge(void *easy, int code, const struct body *body, struct http_response *response)
 {
     long status = 0;
@@ -343,6 +362,7 @@ static void post(const struct http_request *request, uint64_t deadline_ns, bool 
         set_options(easy, request, headers, &body, limit_ms, response);
         curl.multi_add_handle(multi, easy);
         int code = run_transfer(deadline_ns, stop);
+        tell_ca_file(code);
         judge(easy, code, &body, response);
         curl.multi_remove_handle(multi, easy);
     } else {

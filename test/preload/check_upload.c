@@ -260,6 +260,32 @@ START_TEST(test_tls)
 }
 END_TEST
 
+/* Which file is wrong, and why, in one line for both profiles; libcurl tells neither. */
+START_TEST(test_tls_with_a_file_that_is_none)
+{
+    static const struct {
+        const char *file, *told;
+    } cases[] = {
+        {"/etc/absent.pem", "cannot be read: no such file or directory (errno 2)"},
+        {"/etc", "cannot be read: not of the kind or value that is expected (errno 22)"},
+        {"/etc/passwd", "no certificate is in it"},
+    };
+    struct run run;
+    const char *option = receiver_text("LIBAGENT_CA_FILE=%s", cases[_i].file);
+    recurse(&run, "300",
+            (const char *[]){
+                receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+https://127.0.0.1:%d", receiver.port),
+                option, NULL});
+    run_expect_success(&run);
+    const char *line = strstr(run.err, receiver_text("%s: %s; accepted is a file of certificates "
+                                                     "(PEM)\n",
+                                                     option, cases[_i].told));
+    ck_assert_msg(line != NULL, "%s", run.err);
+    ck_assert_ptr_null(strstr(line + 1, "LIBAGENT_CA_FILE"));
+    run_free(&run);
+}
+END_TEST
+
 /* ---- the spool, and what is said ---- */
 
 /* What could not be sent is kept, and sent by the next process, once. */
@@ -370,6 +396,8 @@ Suite *suite(void)
     tcase_add_loop_test(http, test_spool_that_takes_nothing, 0, 2);
     tcase_add_test(http, test_wrong_url_sends_nothing);
     tcase_add_test(receiver_case(suite, "unix", RECEIVER_UNIX), test_datadog_socket);
-    tcase_add_test(receiver_case(suite, "tls", RECEIVER_TLS), test_tls);
+    TCase *tls = receiver_case(suite, "tls", RECEIVER_TLS);
+    tcase_add_test(tls, test_tls);
+    tcase_add_loop_test(tls, test_tls_with_a_file_that_is_none, 0, 3);
     return suite;
 }

@@ -6,6 +6,7 @@
 
 #include "agent/base/compiler.h"
 #include "agent/base/option_parse.h"
+#include "agent/base/option_rows.h"
 
 static const struct {
     const char *text;
@@ -115,6 +116,40 @@ START_TEST(edit_distances)
 }
 END_TEST
 
+START_TEST(options_that_were_meant)
+{
+    static const char *const pairs[][2] = {
+        /* Typing errors. */
+        {"FREQENCY", "FREQUENCY"},
+        {"PEROID", "PERIOD"},
+        {"PROFLIES", "PROFILES"},
+        {"LOGFILE", "LOG_FILE"},
+        {"UPLOADURL", "UPLOAD_URL"},
+        {"enabled", "ENABLED"},
+        {"output_limt", "OUTPUT_LIMIT"},
+        /* One is how the other begins. */
+        {"PROFILE", "PROFILES"},
+        {"PROCESS", "PROCESSES"},
+        {"ALLOC", "ALLOC_INTERVAL"},
+        {"FREQ", "FREQUENCY"},
+        {"LOG_LEVEL", "LOG"},
+        {"OUTPUT_DIR", "OUTPUT"},
+        /* None is like it. */
+        {"SO", NULL},
+        {"UPLOADER", NULL},
+        {"HOME", NULL},
+        {"VERSION", NULL},
+        {"XYZZY", NULL},
+        {"S", NULL},
+        {"", NULL},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(pairs); i++) {
+        const char *meant = option_meant(pairs[i][0]);
+        ck_assert_pstr_eq(meant ? meant + strlen(OPTION_PREFIX) : NULL, pairs[i][1]);
+    }
+}
+END_TEST
+
 static const char *const colours[] = {"red", "green", "blue", NULL};
 
 START_TEST(words_and_sets_of_words)
@@ -203,6 +238,7 @@ Suite *suite(void)
     tcase_add_test(parsing, shown_sizes_and_durations_are_read_again);
     tcase_add_test(parsing, decimals_from_text);
     tcase_add_test(parsing, edit_distances);
+    tcase_add_test(parsing, options_that_were_meant);
     tcase_add_test(parsing, words_and_sets_of_words);
     tcase_add_test(parsing, signals_by_name_and_number);
     tcase_add_test(parsing, booleans);

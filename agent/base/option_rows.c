@@ -1,6 +1,12 @@
 #include "agent/base/option_rows.h"
 
+#include <string.h>
+
 #include "agent/base/clock.h"
+#include "agent/base/format.h"
+#include "agent/base/option_parse.h"
+
+enum { BEGINNING_MIN = 3 }; /* letters by which an option is told */
 
 static const char *const profile_words[] = {"cpu",         "alloc",     "wall", "heap",
                                             "heap-growth", "heap-peak", NULL};
@@ -373,3 +379,28 @@ const char *const option_consequence[PART_COUNT] = {
     [PART_UPLOAD] = "nothing is uploaded",
     [PART_LOG] = "it is ignored",
 };
+
+/* A third of its letters may be wrong, or one of both be how the other begins. */
+COLD const char *option_meant(const char *name)
+{
+    char capitals[64];
+    size_t length = format(capitals, sizeof(capitals), "%s", name);
+    for (char *c = capitals; *c; c++)
+        if (*c >= 'a' && *c <= 'z')
+            *c = (char)(*c - ('a' - 'A'));
+    const char *meant = NULL;
+    unsigned least = 0;
+    for (int i = 0; i < ROW_COUNT; i++) {
+        const char *option = option_rows[i].name + strlen(OPTION_PREFIX);
+        size_t same = 0;
+        while (capitals[same] && capitals[same] == option[same])
+            same++;
+        bool begins = same >= BEGINNING_MIN && (!capitals[same] || !option[same]);
+        unsigned distance = edit_distance(capitals, option);
+        if ((begins || distance <= length / 3) && (!meant || distance < least)) {
+            meant = option_rows[i].name;
+            least = distance;
+        }
+    }
+    return meant;
+}

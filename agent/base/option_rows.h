@@ -90,5 +90,7 @@ enum row_index {
 extern HIDDEN const struct option_row option_rows[ROW_COUNT];
 /* What a wrong value leads to, in words. */
 extern HIDDEN const char *const option_consequence[PART_COUNT];
+/* Which option was meant by a name without the prefix, in any case; NULL: none is like it. */
+const char *option_meant(const char *name);
 
 #endif

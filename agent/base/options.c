@@ -292,20 +292,12 @@ static COLD void refuse(enum row_index index, char *const *environment)
 static COLD void warn_of_unknown(const char *name, size_t length)
 {
     char shown[64];
-    length = format(shown, sizeof(shown), "%.*s", (int)MIN_OF(length, sizeof(shown)), name);
-    const char *nearest = NULL;
-    unsigned least = 0;
-    for (int i = 0; i < ROW_COUNT; i++) {
-        /* What is a beginning of the option's name is nearest of all. */
-        unsigned distance = strncmp(shown, option_rows[i].name, length) == 0
-                                ? 0
-                                : 1 + edit_distance(shown, option_rows[i].name);
-        if (!nearest || distance < least) {
-            nearest = option_rows[i].name;
-            least = distance;
-        }
-    }
-    log_warn("%s is not an option; the nearest is %s", shown, nearest);
+    format(shown, sizeof(shown), "%.*s", (int)MIN_OF(length, sizeof(shown)), name);
+    const char *meant = option_meant(shown + strlen(OPTION_PREFIX));
+    if (meant)
+        log_warn("%s is not an option; %s is", shown, meant);
+    else
+        log_warn("%s is not an option; LIBAGENT_HELP=1 lists them", shown);
 }
 
 static bool is_option(const char *name, size_t length)

@@ -180,16 +180,10 @@ START_TEST(test_libcurl_beside)
                       "for f in /usr/lib/*/libcurl*.so.*; do mount --bind /dev/null $f; done; "
                       "exec env LD_PRELOAD=%s/libagent.so %s malloc 300 main",
                       folder, run_agent_path(), folder, folder, run_program_path("recursion"));
-    run_program(&run, &(struct run_request){
-                          .program = "/usr/bin/unshare",
-                          .arguments = (const char *[]){"-m", "sh", "-ec", script, NULL},
-                          .environment = (const char *[]){receiver_text("LIBAGENT_UPLOAD_URL="
-                                                                        "parca+http://"
-                                                                        "127.0.0.1:%d",
-                                                                        receiver.port),
-                                                          NULL},
-                          .without_agent = true,
-                          .seconds = 60});
+    run_in_own_mounts(
+        &run, script,
+        (const char *[]){
+            receiver_text("LIBAGENT_UPLOAD_URL=parca+http://127.0.0.1:%d", receiver.port), NULL});
     run_expect_quiet_success(&run);
     receiver_read(&receiver);
     ck_assert_int_eq(receiver_count(&receiver, "parca cpu"), 1);
@@ -207,16 +201,11 @@ START_TEST(test_without_libcurl)
         receiver_text("for f in /usr/lib/*/libcurl*.so.*; do mount --bind /dev/null $f; done; "
                       "exec env LD_PRELOAD=%s %s malloc 1500 main",
                       run_agent_path(), run_program_path("recursion"));
-    run_program(&run, &(struct run_request){
-                          .program = "/usr/bin/unshare",
-                          .arguments = (const char *[]){"-m", "sh", "-ec", script, NULL},
-                          .environment =
-                              (const char *[]){
-                                  receiver_text("LIBAGENT_UPLOAD_URL=parca+http://127.0.0.1:%d",
-                                                receiver.port),
-                                  "LIBAGENT_PERIOD=1s", "LIBAGENT_LOG=debug", NULL},
-                          .without_agent = true,
-                          .seconds = 60});
+    run_in_own_mounts(
+        &run, script,
+        (const char *[]){
+            receiver_text("LIBAGENT_UPLOAD_URL=parca+http://127.0.0.1:%d", receiver.port),
+            "LIBAGENT_PERIOD=1s", "LIBAGENT_LOG=debug", NULL});
     run_expect_success(&run);
     const char *line = strstr(run.err, "profiles are not sent: there is no libcurl.so.4");
     ck_assert_msg(line != NULL, "%s", run.err);

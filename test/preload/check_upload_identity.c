@@ -165,16 +165,10 @@ START_TEST(test_container)
     const char *script = receiver_text("mount --bind %s /proc/$$/cgroup; "
                                        "exec env LD_PRELOAD=%s %s malloc 300 main",
                                        path, run_agent_path(), run_program_path("recursion"));
-    run_program(&run, &(struct run_request){
-                          .program = "/usr/bin/unshare",
-                          .arguments = (const char *[]){"-m", "sh", "-ec", script, NULL},
-                          .environment =
-                              (const char *[]){receiver_text("LIBAGENT_UPLOAD_URL=datadog+http://"
-                                                             "127.0.0.1:%d",
-                                                             receiver.port),
-                                               NULL},
-                          .without_agent = true,
-                          .seconds = 60});
+    run_in_own_mounts(
+        &run, script,
+        (const char *[]){
+            receiver_text("LIBAGENT_UPLOAD_URL=datadog+http://127.0.0.1:%d", receiver.port), NULL});
     run_expect_quiet_success(&run);
     receiver_read(&receiver);
     ck_assert_int_eq(receiver_count(&receiver, "datadog all"), 1);

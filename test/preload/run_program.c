@@ -259,6 +259,16 @@ void run_program(struct run *run, const struct run_request *request)
     run_wait(run);
 }
 
+void run_in_own_mounts(struct run *run, const char *script, const char *const *environment)
+{
+    run_program(
+        run, &(struct run_request){.program = "/usr/bin/unshare",
+                                   .arguments = (const char *[]){"-m", "sh", "-ec", script, NULL},
+                                   .environment = environment,
+                                   .without_agent = true,
+                                   .seconds = 60});
+}
+
 void run_stop(struct run *run, int signal)
 {
     kill(run->pid, signal);

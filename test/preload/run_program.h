@@ -48,6 +48,9 @@ void run_start(struct run *run, const struct run_request *request);
 void run_wait(struct run *run);
 /* run_start and run_wait. */
 void run_program(struct run *run, const struct run_request *request);
+/* Runs a script of sh, without the agent, where its mounts are its own: namespaces of mounts are
+ * root's. */
+void run_in_own_mounts(struct run *run, const char *script, const char *const *environment);
 /* Ends a program that runs until told, and waits for it. */
 void run_stop(struct run *run, int signal);
 /* Removes the folder. */

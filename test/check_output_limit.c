@@ -43,7 +43,7 @@ static int make_room(uint64_t limit, uint64_t size)
 {
     int before = count_descriptors();
     int fd = open(folder, O_PATH | O_DIRECTORY);
-    int error = output_limit_make_room(fd, limit, size, now_ns, &removed);
+    int error = output_limit_make_room(fd, limit - size, now_ns, &removed);
     close(fd);
     ck_assert_int_eq(count_descriptors(), before);
     return error;

@@ -223,6 +223,49 @@ START_TEST(many_cost_no_look_at_each)
 }
 END_TEST
 
+/* One each, of the folder, for its mode: with this limit a put looks at all files about once in ten
+ * million, at some of them in these once in 30,000 runs. */
+START_TEST(many_cost_no_look_at_each_put)
+{
+    enum { COUNT = 300 };
+    spool.limit = (uint64_t)1024 << 30;
+    sys_override = count_looks;
+    for (uint64_t i = 0; i < COUNT; i++)
+        ck_assert_int_eq(put(BACKEND_PARCA, now + i, 10), 0);
+    sys_override = NULL;
+    ck_assert_int_eq(looks, COUNT);
+}
+END_TEST
+
+static uint64_t bytes_in_folder(void)
+{
+    struct stat status;
+    uint64_t bytes = 0;
+    char *names = list_folder(folder);
+    for (char *name = strtok(names, " "); name; name = strtok(NULL, " ")) {
+        ck_assert_int_eq(stat(in_folder(folder, name), &status), 0);
+        bytes += (uint64_t)status.st_size;
+    }
+    free(names);
+    return bytes;
+}
+
+/* Ten times the limit of small files. The last look left a 32nd of the limit; that since then a
+ * 16th and more was written without one is e^-16. The oldest have gone, and are counted. */
+START_TEST(the_limit_of_small_files)
+{
+    enum { SIZE = 200, COUNT = 5000 };
+    spool.limit = 256 << 10;
+    for (uint64_t i = 0; i < COUNT; i++)
+        ck_assert_int_eq(put(BACKEND_PARCA, now + i, SIZE), 0);
+    ck_assert_uint_le(bytes_in_folder(), spool.limit + spool.limit / 32);
+    ck_assert_uint_ge(bytes_in_folder(), spool.limit / 2);
+    ck_assert_uint_eq(losses.dropped + (unsigned)count_files(folder), COUNT);
+    ck_assert_int_eq(claim(BACKEND_PARCA), 1);
+    ck_assert_uint_eq(got.header.end_unix_ns, now + losses.dropped);
+}
+END_TEST
+
 enum { RACERS = 4, RACED = 300 };
 
 /* Written by all of them. */
@@ -345,6 +388,7 @@ START_TEST(failures)
     ck_assert_int_eq(put(BACKEND_PARCA, now, 10), 0);
     ck_assert_int_eq(claim(BACKEND_PARCA), 1);
     spool_end(&spool, got.name);
+    spool.limit = 5000; /* each put looks at what is there */
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         int descriptors = count_descriptors();
         fault_set(calls[i], 0, 100, -EIO);
@@ -393,6 +437,8 @@ Suite *suite(void)
     tcase_add_test(all, limits);
     tcase_add_test(all, left_claims_are_unknown);
     tcase_add_test(all, many_cost_no_look_at_each);
+    tcase_add_test(all, many_cost_no_look_at_each_put);
+    tcase_add_test(all, the_limit_of_small_files);
     tcase_add_test(all, each_is_claimed_by_one);
     tcase_add_test(all, torn_files_are_not_sent);
     tcase_add_test(all, what_is_no_file_is_set_aside);

@@ -9,9 +9,9 @@
 #include "agent/base/default_folder.h"
 #include "agent/base/error_text.h"
 #include "agent/base/format.h"
-#include "agent/base/rng.h"
 #include "agent/base/sys.h"
 #include "uploader/folder_file.h"
+#include "uploader/oldest_files.h"
 
 enum {
     FOLDER_MODE = 0700,
@@ -100,18 +100,6 @@ static int open_folder(const struct file_backend *backend, struct file_report *r
     return error;
 }
 
-/* A look at the folder is a system call for each file in it, too much for each file of processes
- * that live short. Drawn at random there is one for each 256th of the limit that is written; it
- * makes room for eight times as much, so that the limit is passed once in 3,000 looks. */
-enum { LOOKS = 256, MARGIN = 32 };
-
-static bool looks_now(uint64_t limit, uint64_t size)
-{
-    struct rng rng;
-    rng_split(&rng);
-    return rng_unit(&rng) * (double)limit <= (double)size * LOOKS;
-}
-
 static int may_be_listed(int folder)
 {
     int fd = folder_open_for_list(folder);
@@ -130,11 +118,9 @@ static int keep_limit(const struct file_backend *backend, int folder, size_t siz
         report->hopeless = true;
         return -EFBIG;
     }
-    uint64_t limit = backend->limit;
-    if (size < limit / LOOKS)
-        limit -= limit / MARGIN;
-    int error = looks_now(backend->limit, size)
-                    ? output_limit_make_room(folder, limit, size, now_unix_ns, &report->removed)
+    int error = oldest_files_look_now(backend->limit, size)
+                    ? output_limit_make_room(folder, oldest_files_target(backend->limit, size),
+                                             now_unix_ns, &report->removed)
                     : may_be_listed(folder);
     if (error == -EDQUOT)
         report->reason = "LIBAGENT_OUTPUT_LIMIT is reached and old profiles cannot be removed";

@@ -21,10 +21,10 @@ struct removed_files {
     uint64_t bytes;
 };
 
-/* Makes room for a file of `size` bytes, `size` <= `limit`, in the folder (a descriptor that
- * may be O_PATH). 0; -EDQUOT when what is in the way cannot be removed; another negative errno
- * when the folder cannot be listed. Adds to STAT_FILES_REMOVED. */
-int output_limit_make_room(int folder, uint64_t limit, uint64_t size, uint64_t now_unix_ns,
+/* Removes files in the folder (a descriptor that may be O_PATH) until `target` bytes are left at
+ * most. 0; -EDQUOT when what is in the way cannot be removed; another negative errno when the
+ * folder cannot be listed. Adds to STAT_FILES_REMOVED. */
+int output_limit_make_room(int folder, uint64_t target, uint64_t now_unix_ns,
                            struct removed_files *removed) MUST_USE;
 
 #endif

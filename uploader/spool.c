@@ -9,6 +9,7 @@
 #include "agent/base/format.h"
 #include "agent/base/sys.h"
 #include "uploader/folder_file.h"
+#include "uploader/oldest_files.h"
 #include "uploader/spool_head.h"
 
 #define STALE_NS (3600 * NS_PER_SEC)
@@ -88,9 +89,8 @@ static bool is_for(const char *name, enum backend_kind kind, unsigned place)
 struct survey {
     int folder;
     uint64_t now_unix_ns;
-    uint64_t total; /* bytes */
-    char oldest[SPOOL_NAME_SIZE];
     struct spool_losses *losses;
+    struct oldest_files *list; /* NULL: what is expired goes, no more */
 };
 
 static uint64_t time_of_name(const char *name)
@@ -133,31 +133,35 @@ static void look_at(const char *name, void *data)
         }
         return;
     }
-    survey->total += status.size;
-    bool may_go = ends_with(name, ready) || ends_with(name, torn);
-    if (may_go && (!survey->oldest[0] || strcmp(name, survey->oldest) < 0))
-        format(survey->oldest, sizeof(survey->oldest), "%s", name);
+    if (survey->list && (ends_with(name, ready) || ends_with(name, torn)))
+        oldest_files_add(survey->list, name, (int64_t)time_of_name(name), status.size);
+    else if (survey->list)
+        survey->list->total += status.size;
 }
 
-/* The oldest go until there is room; each look at the folder removes one, as mostly one is enough.
- */
+static void count_dropped(const char *name, uint64_t size, void *data)
+{
+    struct spool_losses *losses = data;
+    (void)size;
+    losses->dropped += ends_with(name, ready);
+}
+
 static int make_room(const struct spool *spool, int folder, size_t size, uint64_t now_unix_ns,
                      struct spool_losses *losses)
 {
     if (size > spool->limit)
         return -EFBIG;
-    for (;;) {
-        struct survey survey = {.folder = folder, .now_unix_ns = now_unix_ns, .losses = losses};
-        int error = folder_each_name(folder, look_at, &survey);
-        if (error || survey.total + size <= spool->limit)
-            return error;
-        if (!survey.oldest[0])
-            return -EDQUOT;
-        error = folder_unlink(folder, survey.oldest);
-        if (error && error != -ENOENT)
-            return error;
-        losses->dropped += !error && ends_with(survey.oldest, ready);
-    }
+    if (!oldest_files_look_now(spool->limit, size))
+        return 0;
+    struct oldest_files list = {0};
+    struct survey survey = {
+        .folder = folder, .now_unix_ns = now_unix_ns, .losses = losses, .list = &list};
+    int error = folder_each_name(folder, look_at, &survey);
+    if (!error)
+        error = oldest_files_remove(&list, folder, oldest_files_target(spool->limit, size),
+                                    count_dropped, losses);
+    oldest_files_free(&list);
+    return error;
 }
 
 /* ---- put ---- */

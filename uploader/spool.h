@@ -53,7 +53,8 @@ struct spool_losses {
     unsigned unknown; /* of step 4 */
 };
 
-/* Writes the entry, whose body and texts stay. Makes room first. 0 or a negative errno. */
+/* Writes the entry, whose body and texts stay. Makes room first (oldest_files.h: mostly without a
+ * look). 0 or a negative errno. */
 int spool_put(const struct spool *spool, const struct spool_entry *entry, uint64_t now_unix_ns,
               struct spool_losses *losses) MUST_USE;
 /* Claims the oldest for the destination of that kind and place, into `entry`, whose body is the

@@ -18,6 +18,7 @@
 #include "agent/thread/own_thread.h"
 #include "test/demand.h"
 #include "test/flush_fixture.h"
+#include "test/own_log.h"
 #include "test/own_threads_fixture.h"
 #include "test/temp_folder.h"
 
@@ -180,6 +181,7 @@ START_TEST(a_thread_that_is_late_for_a_pause_writes_nothing_more)
 {
     options.period_ns = 20 * NS_PER_MS;
     agent_thread_start(own_on_thread, own_on_thread, false);
+    own_log_start();
     store_release(&own.hangs, 1);
     flush_add_sample(RECORD_CPU, 100);
     ck_assert_int_eq(agent_thread_flush(own_in_ms(1)), -ETIMEDOUT);
@@ -196,12 +198,15 @@ START_TEST(a_thread_that_is_late_for_a_pause_writes_nothing_more)
     store_release(&own.hangs, 0);
     wait_for_no_thread();
     ck_assert_int_eq(count_files(flush_folder), 0);
+    ck_assert_int_eq(own_log_lines("libagent: "), 1);
+    ck_assert_int_eq(own_log_lines("a thread of the agent is held up"), 1);
     ck_assert_uint_eq(load_relaxed(&own.made), before);
     flush_add_sample(RECORD_CPU, 1000);
     pass_moment_after_period();
     ck_assert(late_thread_is_gone());
     own_wait_for_total(1100);
     ck_assert_uint_gt(load_relaxed(&own.made), before);
+    own_log_remove();
 }
 END_TEST
 

@@ -309,6 +309,13 @@ START_TEST(a_detached_thread_writes_to_the_log_file)
     log_start(LOG_WARN, path);
     run_detached("from afar");
     ck_assert_str_eq(text_of_file(path), "libagent: warn: from afar\n");
+    log_bar_file(true);
+    run_detached("from the user before");
+    log_warn("from here");
+    log_bar_file(false);
+    run_detached("from afar");
+    ck_assert_str_eq(text_of_file(path), "libagent: warn: from afar\nlibagent: warn: from here\n"
+                                         "libagent: warn: from afar\n");
 }
 END_TEST
 

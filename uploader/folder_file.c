@@ -7,6 +7,7 @@
 
 #include "agent/base/buffer.h"
 #include "agent/base/clock.h"
+#include "agent/base/log.h"
 #include "agent/base/sys.h"
 
 enum {
@@ -26,6 +27,7 @@ static uint32_t is_barred;
 
 bool folder_bar(bool barred)
 {
+    log_bar_file(barred);
     return exchange_acq_rel(&is_barred, barred) != 0;
 }
 

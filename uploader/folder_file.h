@@ -21,8 +21,9 @@ struct file_status {
     int64_t mtime_ns; /* since 1970 */
 };
 
-/* From now on nothing is made here, and nothing gets its name: -ECANCELED. For a thread that was
- * away too long, and the program's user is another by now. What was so before. Any context. */
+/* From now on nothing is made here, and nothing gets its name: -ECANCELED; nor do threads of ours
+ * write into the log's file. For a thread that was away too long, and the program's user is another
+ * by now. What was so before. Any context. */
 bool folder_bar(bool barred);
 bool folder_is_barred(void);
 

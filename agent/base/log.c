@@ -47,6 +47,7 @@ enum outcome { DONE, LATER };
 static enum log_level level_in_force = LOG_WARN;
 static char log_path[PATH_MAX]; /* empty: standard error */
 static bool path_failure_said;
+static bool is_barred;
 
 static struct {
     bool known; /* descriptor 2 was looked at */
@@ -218,8 +219,15 @@ static void put_to_standard_error(const char *data, size_t size)
         keep(data, size);
 }
 
+void log_bar_file(bool barred)
+{
+    store_relaxed(&is_barred, barred);
+}
+
 static void put_to_file(const char *data, size_t size)
 {
+    if (unlikely(load_relaxed(&is_barred)) && log_thread_has_descriptors())
+        return;
     /* Without O_NONBLOCK a fifo that nobody reads would hold us up. */
     int fd = sys_open(log_path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY,
                       0600);

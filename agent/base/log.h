@@ -31,6 +31,8 @@ void log_line(enum log_level level, const char *pattern, ...) PRINTF_LIKE(2, 3);
 void log_thread_is_detached(void);
 /* Has it? */
 bool log_thread_has_descriptors(void);
+/* While it is true, such threads write nothing into the file: they may be another user's by now. */
+void log_bar_file(bool barred);
 /* Writes what had to wait. The calling thread has the app's descriptor table. */
 void log_flush(void);
 /* Writes to standard error as it is, no prefix, whatever the level (help, the line at exit). */

@@ -122,11 +122,8 @@ static void start_one(enum purpose purpose, int number)
             return;
         }
     if (had.sa_handler != SIG_DFL) {
-        /* What is ignored at a program's start was so for the one who started it, who may start
-         * hundreds: no line for each. */
-        bool is_ignored = had.sa_handler == SIG_IGN;
-        log_line(is_ignored ? LOG_INFO : LOG_ERROR, "%s: the program %s signal %d: it is not used",
-                 signals[purpose].option, is_ignored ? "ignores" : "has a handler of", number);
+        log_error("%s: the program %s signal %d: it is not used", signals[purpose].option,
+                  had.sa_handler == SIG_IGN ? "ignores" : "has a handler of", number);
         return;
     }
     signals[purpose].number = number;

@@ -13,6 +13,7 @@
 #include "agent/capture_files.h"
 #include "agent/export/export.h"
 #include "agent/export/gathered.h"
+#include "agent/export/jit_names.h"
 #include "agent/flush_comments.h"
 #include "agent/heap_watch.h"
 #include "agent/record/heap_recorder.h"
@@ -363,6 +364,7 @@ static int write_pending(void)
     int of_captures = submit_captures(window);
     blobs += MAX_OF(of_captures, 0);
     result = MIN_OF(result, of_captures);
+    jit_names_forget();
     if (blobs)
         sequence++;
     if (has_live)

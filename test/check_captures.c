@@ -14,6 +14,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/options.h"
 #include "agent/base/stats.h"
+#include "agent/base/sys.h"
 #include "agent/flush.h"
 #include "agent/thread/captures.h"
 #include "agent/thread/thread_context.h"
@@ -118,6 +119,46 @@ START_TEST(a_slice_has_a_file_of_its_own)
     ck_assert_int_le(file->time_nanos, (int64_t)begin_ns + APART_NS);
     ck_assert_int_ge(file->time_nanos + file->duration_nanos, (int64_t)end_ns - APART_NS);
     ck_assert_int_le(file->duration_nanos, (int64_t)(end_ns - begin_ns) + APART_NS);
+}
+END_TEST
+
+static char perf_map[64];
+static int perf_map_reads;
+
+static bool count_reads(long number, const long args[6], long *result)
+{
+    (void)result;
+    perf_map_reads += number == SYS_openat && strcmp((const char *)args[1], perf_map) == 0;
+    return false;
+}
+
+/* The map that the program writes is read once for all files of a window, and anew for the next. */
+START_TEST(names_of_made_code_are_read_once)
+{
+    const uintptr_t made = 0x10000; /* where no object is */
+    snprintf(perf_map, sizeof(perf_map), "/tmp/perf-%d.map", getpid());
+    sys_override = count_reads;
+    for (int i = 1; i <= 2; i++) {
+        char line[64];
+        snprintf(line, sizeof(line), "%lx 10 made_%d\n", (unsigned long)made, i);
+        write_file(perf_map, line, strlen(line));
+        ck_assert_int_eq(begin("slice"), 0);
+        flush_add_sample_at(RECORD_CPU, made + 1, 20);
+        flush_add_sample_at(RECORD_ALLOC, made + 1, 7);
+        ck_assert_int_eq(end(), 0);
+        ck_assert_int_eq(flush_window(false), 4);
+        ck_assert_int_eq(perf_map_reads, i);
+    }
+    sys_override = NULL;
+    unlink(perf_map);
+    for (int i = 1; i <= 2; i++) {
+        char function[16], file[32];
+        snprintf(function, sizeof(function), "made_%d", i);
+        ck_assert_int_eq(profile_self(flush_read("cpu"), CPU_NS, function), 20);
+        ck_assert_int_eq(profile_self(flush_read("heap"), ALLOC_BYTES, function), 7);
+        snprintf(file, sizeof(file), "cpu@slice.%d", i);
+        ck_assert_int_eq(profile_self(flush_read(file), CPU_NS, function), 20);
+    }
 }
 END_TEST
 
@@ -428,6 +469,7 @@ Suite *suite(void)
     tcase_set_timeout(all, 120);
     tcase_add_checked_fixture(all, setup, teardown);
     tcase_add_test(all, a_slice_has_a_file_of_its_own);
+    tcase_add_test(all, names_of_made_code_are_read_once);
     tcase_add_test(all, a_slice_over_windows_has_parts);
     tcase_add_test(all, the_process_and_a_thread_have_each_their_own);
     tcase_add_test(all, the_process_is_all_threads);

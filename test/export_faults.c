@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "agent/export/jit_names.h"
 #include "agent/export/name_cache.h"
 #include "test/check.h"
 #include "test/map_faults.h"
@@ -16,6 +17,7 @@ void expect_whole_or_nothing(const struct window *window, const struct export_re
     for (int i = 0; failed; i++) {
         struct buffer out = {0};
         name_cache_clear(); /* or names are read from files in the first and the 33rd alone */
+        jit_names_forget();
         map_faults_begin(i);
         int result = export_within_limits(window, request, 0, &out);
         if (result) {
@@ -28,6 +30,7 @@ void expect_whole_or_nothing(const struct window *window, const struct export_re
         }
         buffer_free(&out);
         name_cache_clear(); /* or what is kept would count */
+        jit_names_forget();
         ck_assert_int_eq(map_faults_end(&failed), 0);
         failures += failed && result;
         ck_assert_int_lt(i, 1000);

@@ -46,11 +46,11 @@ __attribute__((noinline)) void flush_site(void)
     __asm__ volatile("nop; nop; nop; nop");
 }
 
-static void add_sample(enum record_family family, uint64_t amount, bool is_labelled)
+static void add_sample(enum record_family family, uintptr_t pc, uint64_t amount, bool is_labelled)
 {
     const struct {
         uint64_t generation, pc;
-    } stack = {load_acquire(&modules_list)->generation, (uintptr_t)flush_site + 1};
+    } stack = {load_acquire(&modules_list)->generation, pc};
     struct thread_label label = {.tid = (uint64_t)sys_tid(), .name = "suite"};
     uint64_t units = family == RECORD_ALLOC ? amount << RECORD_AMOUNT_BITS_ALLOC : amount;
     struct thread_slot *slot = thread_tls.slot;
@@ -68,12 +68,17 @@ static void add_sample(enum record_family family, uint64_t amount, bool is_label
 
 void flush_add_sample(enum record_family family, uint64_t amount)
 {
-    add_sample(family, amount, false);
+    add_sample(family, (uintptr_t)flush_site + 1, amount, false);
 }
 
 void flush_add_labelled_sample(enum record_family family, uint64_t amount)
 {
-    add_sample(family, amount, true);
+    add_sample(family, (uintptr_t)flush_site + 1, amount, true);
+}
+
+void flush_add_sample_at(enum record_family family, uintptr_t pc, uint64_t amount)
+{
+    add_sample(family, pc, amount, true);
 }
 
 void flush_write_out(void)

@@ -19,6 +19,8 @@ void flush_site(void);
 void flush_add_sample(enum record_family family, uint64_t amount);
 /* The same with its labels. */
 void flush_add_labelled_sample(enum record_family family, uint64_t amount);
+/* The same elsewhere. */
+void flush_add_sample_at(enum record_family family, uintptr_t pc, uint64_t amount);
 /* Writes what is queued, in the calling thread. */
 void flush_write_out(void);
 /* Writes, then reads this process's files of the family; valid until the next call. */

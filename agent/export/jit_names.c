@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/base/format.h"
+#include "agent/base/pair_map.h"
 #include "agent/base/sys.h"
 
 /* Longer than a name of a file, and the number behind it. */
@@ -130,8 +131,8 @@ static void read_maps(struct walk *walk)
     sys_close(fd);
 }
 
-int jit_names_find(const uint64_t *addresses, size_t count, struct symbol_name *names,
-                   struct buffer *texts)
+static int find(const uint64_t *addresses, size_t count, struct symbol_name *names,
+                struct buffer *texts)
 {
     int error = perf_map_find(addresses, count, names, texts);
     if (error == -ENOMEM)
@@ -146,4 +147,65 @@ int jit_names_find(const uint64_t *addresses, size_t count, struct symbol_name *
     read_maps(walk);
     sys_unmap(walk, sizeof(*walk));
     return texts->error;
+}
+
+/* ---- what was found ---- */
+
+static struct {
+    struct pair_map by_address; /* (address, 0) to its number + 1 */
+    struct buffer names;        /* struct symbol_name; length 0: there is none */
+    struct buffer texts;
+} known;
+
+void jit_names_forget(void)
+{
+    pair_map_free(&known.by_address);
+    buffer_free(&known.names);
+    buffer_free(&known.texts);
+}
+
+static int keep(const uint64_t *addresses, const struct symbol_name *names, size_t count)
+{
+    uint32_t number = (uint32_t)(known.names.size / sizeof(*names));
+    buffer_append(&known.names, names, count * sizeof(*names));
+    int error = known.names.error;
+    for (size_t i = 0; !error && i < count; i++)
+        error = pair_map_add(&known.by_address, addresses[i], 0, ++number);
+    return error;
+}
+
+/* Of the addresses those `fresh` ones that are not known yet. */
+static int find_fresh(const uint64_t *addresses, size_t count, size_t fresh)
+{
+    size_t size = fresh * (sizeof(uint64_t) + sizeof(struct symbol_name)), found = 0;
+    uint64_t *asked = sys_map(size);
+    if (!asked)
+        return -ENOMEM;
+    struct symbol_name *names = (struct symbol_name *)(void *)(asked + fresh);
+    for (size_t i = 0; i < count; i++)
+        if (!pair_map_get(&known.by_address, addresses[i], 0))
+            asked[found++] = addresses[i];
+    int error = find(asked, fresh, names, &known.texts);
+    if (!error)
+        error = keep(asked, names, fresh);
+    sys_unmap(asked, size);
+    return error;
+}
+
+int jit_names_find(const uint64_t *addresses, size_t count, struct symbol_name *names,
+                   const char **texts)
+{
+    size_t fresh = 0;
+    for (size_t i = 0; i < count; i++)
+        fresh += !pair_map_get(&known.by_address, addresses[i], 0);
+    int error = fresh ? find_fresh(addresses, count, fresh) : 0;
+    if (error) {
+        jit_names_forget(); /* errors of buffers are remembered */
+        return error;
+    }
+    const struct symbol_name *all = (const void *)known.names.data;
+    for (size_t i = 0; i < count; i++)
+        names[i] = all[pair_map_get(&known.by_address, addresses[i], 0) - 1];
+    *texts = (const char *)known.texts.data;
+    return 0;
 }

@@ -141,17 +141,16 @@ static int name_object(struct naming *naming, const struct place *place, uint32_
 static int name_made_code(struct naming *naming, uint32_t first, uint32_t end)
 {
     uint32_t count = end - first;
-    memset(naming->names, 0, count * sizeof(naming->names[0]));
+    const char *texts = NULL;
     for (uint32_t i = 0; i < count; i++)
         naming->addresses[i] = address_of(naming, first + i);
-    naming->texts.size = 0;
-    int error = jit_names_find(naming->addresses, count, naming->names, &naming->texts);
+    int error = jit_names_find(naming->addresses, count, naming->names, &texts);
     for (uint32_t i = 0; !error && i < count; i++) {
         struct symbol_name symbol = naming->names[i];
-        const char *name = (const char *)naming->texts.data + symbol.offset;
-        error = symbol.length ? set_function(naming, naming->order[first + i], name, symbol.length,
-                                             name, symbol.length)
-                              : name_by_address(naming, naming->order[first + i]);
+        const char *name = symbol.length ? texts + symbol.offset : NULL;
+        error = name ? set_function(naming, naming->order[first + i], name, symbol.length, name,
+                                    symbol.length)
+                     : name_by_address(naming, naming->order[first + i]);
     }
     return error;
 }

@@ -14,6 +14,8 @@
 #include "agent/export/export.h"
 #include "agent/export/gathered.h"
 #include "agent/export/jit_names.h"
+#include "agent/export/line_cache.h"
+#include "agent/export/name_cache.h"
 #include "agent/flush_comments.h"
 #include "agent/heap_watch.h"
 #include "agent/record/heap_recorder.h"
@@ -450,6 +452,11 @@ int flush_heap_mark(void)
 
 void flush_reset_in_child(void)
 {
+    if (load_relaxed(&flush_lock.word) != 0) { /* by a thread that is not here */
+        name_cache_abandon();
+        line_cache_abandon();
+        jit_names_abandon();
+    }
     lock_reset(&flush_lock);
     sequence = 0;
     pending.window = NULL;

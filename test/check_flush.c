@@ -14,6 +14,7 @@
 #include "agent/base/options.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
+#include "agent/export/name_cache.h"
 #include "agent/flush.h"
 #include "agent/record/time_recorder.h"
 #include "test/demand.h"
@@ -400,6 +401,46 @@ START_TEST(a_fork_child_begins_with_number_zero)
 }
 END_TEST
 
+/* True: names that the parent had are there. */
+static bool child_has_names(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        sys_override = NULL;
+        flush_reset_in_child();
+        _exit(name_cache_size() > 0);
+    }
+    int status = -1;
+    demand(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int names_while_reading = -1;
+
+static bool fork_at_first_read(long number, const long args[6], long *result)
+{
+    (void)args, (void)result;
+    if (number == SYS_pread64 && names_while_reading < 0)
+        names_while_reading = child_has_names();
+    return false;
+}
+
+/* Where another thread of the parent is at names, what it keeps may be half written. */
+START_TEST(a_fork_child_has_no_names_of_a_flush_under_way)
+{
+    options.symbol_limit = 1 << 20;
+    flush_add_sample(RECORD_CPU, 10);
+    ck_assert_int_eq(flush_window(false), 1);
+    ck_assert(child_has_names());
+    flush_add_sample_at(RECORD_CPU, (uintptr_t)child_has_names + 1, 20);
+    sys_override = fork_at_first_read;
+    ck_assert_int_eq(flush_window(false), 1);
+    sys_override = NULL;
+    ck_assert_int_eq(names_while_reading, 0);
+    ck_assert(child_has_names());
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("flush");
@@ -421,6 +462,7 @@ Suite *suite(void)
     tcase_add_test(flushes_case, the_agents_own_time_is_overhead);
     tcase_add_test(flushes_case, nothing_is_lost_between_windows);
     tcase_add_test(flushes_case, a_fork_child_begins_with_number_zero);
+    tcase_add_test(flushes_case, a_fork_child_has_no_names_of_a_flush_under_way);
     suite_add_tcase(suite, flushes_case);
     return suite;
 }

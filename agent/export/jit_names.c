@@ -164,6 +164,11 @@ void jit_names_forget(void)
     buffer_free(&known.texts);
 }
 
+void jit_names_abandon(void)
+{
+    memset(&known, 0, sizeof(known));
+}
+
 static int keep(const uint64_t *addresses, const struct symbol_name *names, size_t count)
 {
     uint32_t number = (uint32_t)(known.names.size / sizeof(*names));

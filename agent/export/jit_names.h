@@ -21,5 +21,6 @@ int jit_names_find(const uint64_t *addresses, size_t count, struct symbol_name *
                    const char **texts) MUST_USE;
 /* At the end of a flush. */
 void jit_names_forget(void);
+void jit_names_abandon(void); /* as name_cache_abandon */
 
 #endif

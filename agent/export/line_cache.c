@@ -53,6 +53,11 @@ void line_cache_clear(void)
     cache.profiles = 0;
 }
 
+void line_cache_abandon(void)
+{
+    memset(&cache, 0, sizeof(cache));
+}
+
 void line_cache_begin(size_t most)
 {
     if (cache.has_none)

@@ -45,6 +45,7 @@ int line_cache_add(const struct object *object, const uint64_t *addresses, size_
                    const struct line_answer *answers, const struct buffer *frames,
                    const struct buffer *texts, const struct demangler *demangler) MUST_USE;
 void line_cache_clear(void);
+void line_cache_abandon(void); /* as name_cache_abandon */
 /* Bytes in use. */
 size_t line_cache_size(void);
 

@@ -54,6 +54,11 @@ void name_cache_clear(void)
     cache.entry_bytes = 0;
 }
 
+void name_cache_abandon(void)
+{
+    memset(&cache, 0, sizeof(cache));
+}
+
 static void forget_no_names(struct object_names *names)
 {
     struct entry *entries = (struct entry *)(void *)names->entries.data;

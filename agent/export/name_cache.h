@@ -41,6 +41,8 @@ bool name_cache_get(const struct object *object, uint64_t address, struct known_
 int name_cache_add(const struct object *object, const struct symbol_name *names, size_t count,
                    const struct buffer *texts, const struct demangler *demangler) MUST_USE;
 void name_cache_clear(void);
+/* In a fork child of a parent that was at it: it may be half written, and is left where it is. */
+void name_cache_abandon(void);
 /* Bytes in use. */
 size_t name_cache_size(void);
 

@@ -250,14 +250,15 @@ static uint64_t bytes_in_folder(void)
     return bytes;
 }
 
-/* Ten times the limit of small files. The last look left a 32nd of the limit; that since then a
- * 16th and more was written without one is e^-16. The oldest have gone, and are counted. */
+/* More than twice the limit of small files. The last look left a 32nd of the limit; that since then
+ * a 16th and more was written without one is e^-16. The oldest have gone, and are counted. */
 START_TEST(the_limit_of_small_files)
 {
-    enum { SIZE = 200, COUNT = 5000 };
-    spool.limit = 256 << 10;
+    enum { SIZE = 10, COUNT = 1000 };
+    spool.limit = 96 << 10;
     for (uint64_t i = 0; i < COUNT; i++)
         ck_assert_int_eq(put(BACKEND_PARCA, now + i, SIZE), 0);
+    ck_assert_uint_gt(losses.dropped, COUNT / 2);
     ck_assert_uint_le(bytes_in_folder(), spool.limit + spool.limit / 32);
     ck_assert_uint_ge(bytes_in_folder(), spool.limit / 2);
     ck_assert_uint_eq(losses.dropped + (unsigned)count_files(folder), COUNT);

@@ -9,9 +9,10 @@
 #include "agent/heap_watch.h"
 #include "agent/rates.h"
 #include "agent/record/heap_snapshot.h"
+#include "agent/sched/wall.h"
 #include "agent/unwind/unwinder.h"
 
-enum { COMMENTS = STAT_COUNT + 9 + HEAP_WATCH_COMMENTS, COMMENT_SIZE = 160 };
+enum { COMMENTS = STAT_COUNT + 10 + HEAP_WATCH_COMMENTS, COMMENT_SIZE = 160 };
 
 static struct {
     uint64_t before[STAT_COUNT];
@@ -58,6 +59,10 @@ static size_t comment_overhead(size_t count)
         format(comments.texts[count++], COMMENT_SIZE,
                "libagent: to keep to LIBAGENT_OVERHEAD cpu samples come each %llu us of CPU time",
                (unsigned long long)(rates_period_ns() / 1000));
+    if (wall_is_on() && rates_tick_period_ns() > NS_PER_SEC / options.frequency)
+        format(comments.texts[count++], COMMENT_SIZE,
+               "libagent: to keep to LIBAGENT_OVERHEAD waiting threads are looked at each %llu us",
+               (unsigned long long)(rates_tick_period_ns() / 1000));
     if (rates_alloc_interval() > options.alloc_interval)
         format(comments.texts[count++], COMMENT_SIZE,
                "libagent: to keep to LIBAGENT_OVERHEAD allocation samples come each %llu bytes",

@@ -9,7 +9,7 @@
 #include "agent/sched/rate_control.h"
 #include "agent/thread/moment.h"
 
-enum { TIME, ALLOC, GROUPS };
+enum { TIME, ALLOC, TICKS, GROUPS };
 
 /* A sample of time stands for 10 s of the default period at most. (Budgets leave thousands of
  * samples in a second of CPU time: one that needs such a stretch is swamped with events.) */
@@ -17,7 +17,7 @@ static const uint32_t stretch_max = 1024 * RATE_STRETCH_ONE;
 /* An allocation sample takes some 2 us, and more of the program's that no clock around it sees: it
  * pushes a hundred lines out of the caches. A thousand in a second of CPU time, which is 1 % at
  * this price, leave nothing to be wished for: sums over a minute are right to 0.4 %. */
-static const uint64_t prices_ns[GROUPS] = {[TIME] = 0, [ALLOC] = 10000};
+static const uint64_t prices_ns[GROUPS] = {[ALLOC] = 10000};
 /* The shortest window, and how much longer than its reading it is at least. */
 static const uint64_t window_min_ns = 2 * NS_PER_MS;
 enum { WINDOW_TO_READING = 2000 };
@@ -29,16 +29,39 @@ static struct {
     uint32_t share_ppm; /* of the process's CPU time that samples took in the last window */
     struct rate_control control;
 } groups[GROUPS];
-static void (*set_time_period)(uint64_t period_ns);
+static void (*setters[GROUPS])(uint64_t value);
 static uint32_t is_busy; /* somebody is at it */
 static uint64_t not_before_ns;
 static uint64_t last_reading_ns;
 
-/* Samples of time, and the ticks that bring them; or those of allocations. */
+/* Ticks of wall time alone, which bring no CPU samples: else one period is that of both. */
+static bool ticks_are_apart(void)
+{
+    return setters[TICKS];
+}
+
 static uint64_t samples_of(int group)
 {
-    return group == ALLOC ? stats_get(STAT_ALLOC_SAMPLES)
-                          : stats_get(STAT_CPU_SAMPLES) + stats_get(STAT_TICKS);
+    switch (group) {
+    case ALLOC:
+        return stats_get(STAT_ALLOC_SAMPLES);
+    case TICKS:
+        return stats_get(STAT_TICKS);
+    default:
+        return stats_get(STAT_CPU_SAMPLES) + (ticks_are_apart() ? 0 : stats_get(STAT_TICKS));
+    }
+}
+
+static uint64_t spent_ns_on(int group)
+{
+    switch (group) {
+    case ALLOC:
+        return stats_get(STAT_HOOKS_NS);
+    case TICKS:
+        return flush_ticks_cpu_ns();
+    default:
+        return stats_get(STAT_HANDLERS_NS) + (ticks_are_apart() ? 0 : flush_ticks_cpu_ns());
+    }
 }
 
 /* In a program that waits samples may take their share of a tenth of a processor: ticks go on
@@ -53,8 +76,7 @@ static struct rate_totals totals_of(int group, uint64_t now_ns, uint64_t cpu_ns)
     return (struct rate_totals){
         .now_ns = now_ns,
         .cpu_ns = budgeted_ns(now_ns, cpu_ns),
-        .spent_ns = group == ALLOC ? stats_get(STAT_HOOKS_NS)
-                                   : stats_get(STAT_HANDLERS_NS) + flush_ticks_cpu_ns(),
+        .spent_ns = spent_ns_on(group),
         .samples = samples_of(group),
     };
 }
@@ -76,8 +98,10 @@ static uint32_t budget_of(int group, uint64_t cpu_ns)
     uint32_t all = (uint32_t)(options.overhead * 10000);
     uint64_t threads_ppm = stats_get(STAT_FLUSH_NS) / (cpu_ns / 1000000 + 1);
     uint32_t left = all - (uint32_t)MIN_OF(threads_ppm, (uint64_t)all / 2);
-    uint32_t others = groups[!group].share_ppm;
-    return MAX_OF(left / 2, left - MIN_OF(others, left)) | 1;
+    uint32_t others = 0;
+    for (int i = 0; i < GROUPS; i++)
+        others += i == group ? 0 : groups[i].share_ppm;
+    return MAX_OF(left / (ticks_are_apart() ? 3 : 2), left - MIN_OF(others, left)) | 1;
 }
 
 static void set(int group, uint64_t value)
@@ -85,10 +109,7 @@ static void set(int group, uint64_t value)
     if (groups[group].in_force == value)
         return;
     store_relaxed(&groups[group].in_force, value);
-    if (group == ALLOC)
-        alloc_set_interval(value);
-    else
-        set_time_period(value);
+    setters[group](value);
 }
 
 static void end_window(int group, uint64_t now_ns, uint64_t cpu_ns)
@@ -112,7 +133,8 @@ static bool is_due(int group, uint64_t now_ns)
 
 void rates_look(uint64_t now_ns)
 {
-    if (now_ns < load_relaxed(&not_before_ns) || (!is_due(TIME, now_ns) && !is_due(ALLOC, now_ns)))
+    if (now_ns < load_relaxed(&not_before_ns) ||
+        (!is_due(TIME, now_ns) && !is_due(ALLOC, now_ns) && !is_due(TICKS, now_ns)))
         return;
     if (exchange_acq_rel(&is_busy, 1))
         return;
@@ -134,12 +156,16 @@ static void start_group(int group, uint64_t base, bool governed)
     groups[group].governed = governed;
 }
 
-void rates_start(void (*set_period)(uint64_t period_ns))
+void rates_start(void (*set_period)(uint64_t period_ns),
+                 void (*set_tick_period)(uint64_t period_ns))
 {
     bool all = options_is_set(&options.overhead);
-    set_time_period = set_period;
-    start_group(TIME, NS_PER_SEC / options.frequency,
-                set_period && (all || !options_is_set(&options.frequency)));
+    bool is_free = all || !options_is_set(&options.frequency);
+    setters[TIME] = set_period;
+    setters[TICKS] = set_tick_period;
+    setters[ALLOC] = alloc_set_interval;
+    start_group(TIME, NS_PER_SEC / options.frequency, set_period && is_free);
+    start_group(TICKS, NS_PER_SEC / options.frequency, set_tick_period && is_free);
     start_group(ALLOC, options.alloc_interval,
                 options.alloc_interval > 1 && (all || !options_is_set(&options.alloc_interval)));
     is_busy = 0;
@@ -159,6 +185,11 @@ void rates_reset_in_child(void)
 uint64_t rates_period_ns(void)
 {
     return load_relaxed(&groups[TIME].in_force);
+}
+
+uint64_t rates_tick_period_ns(void)
+{
+    return load_relaxed(&groups[ticks_are_apart() ? TICKS : TIME].in_force);
 }
 
 uint64_t rates_alloc_interval(void)

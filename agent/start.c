@@ -204,7 +204,8 @@ void start_done(void)
     agent_thread_start_ticks(life_scheduler);
     if (with_alloc || with_heap)
         alloc_start(options.alloc_interval);
-    rates_start(life_scheduler ? life_scheduler->set_period : NULL);
+    rates_start(life_scheduler ? life_scheduler->set_period : NULL,
+                life_scheduler ? life_scheduler->set_tick_period : NULL);
     store_release(&moment_look, look);
     bool with_cpu = life_scheduler && (options.profiles & PROFILE_CPU);
     log_info("profiling %s, pid %d:%s%s%s%s, stacks by %s", program_name, sys_pid(),

@@ -39,6 +39,8 @@ static void both_reset_in_child(struct thread_slot *own)
 
 static const struct scheduler scheduler_both = {
     TICK_SCHEDULER_COMMON,
+    .set_period = thread_timers_set_interval,
+    .set_tick_period = tick_set_period,
     .name = "cputimer, event for wall time",
     .gives_wall = true,
     .start = both_start,

@@ -35,6 +35,8 @@ struct scheduler {
     void (*stop)(void);
     /* Another period, from now on. Any context. */
     void (*set_period)(uint64_t period_ns);
+    /* Where ticks are for wall time alone, theirs; else NULL. */
+    void (*set_tick_period)(uint64_t period_ns);
     void (*thread_begin)(struct thread_slot *slot);
     void (*thread_end)(struct thread_slot *slot);
     /* In the thread itself (THR, SIG): from now on no sample is due; from now on the next one is

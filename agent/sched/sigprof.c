@@ -26,4 +26,5 @@ const struct scheduler scheduler_sigprof = {
     .thread_begin = tick_thread_begin,
     .reset_in_child = itimer_reset_in_child,
     TICK_SCHEDULER_COMMON,
+    .set_period = tick_set_period,
 };

@@ -67,7 +67,8 @@ int tick_start(const struct sched_request *request, const struct tick_source *so
 void tick_set_period(uint64_t period_ns)
 {
     store_relaxed(&ticks.period_ns, period_ns);
-    thread_timers_set_interval(period_ns);
+    if (ticks.arms)
+        thread_timers_set_interval(period_ns);
 }
 
 void tick_stop(void)

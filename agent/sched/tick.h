@@ -86,12 +86,12 @@ bool tick_visit(uint64_t now_ns);
 
 /* What the tables of all schedulers with ticks have in common, and what is that of most. */
 #define TICK_SCHEDULER_COMMON                                                                      \
-    .set_period = tick_set_period, .thread_end = thread_timer_end,                                 \
-    .thread_hold = thread_timer_hold, .thread_go_on = thread_timer_go_on, .run = tick_run,         \
-    .run_ends = tick_run_ends, .ring = tick_ring, .runs_at_once = tick_runs_at_once,               \
-    .rest = tick_rest
+    .thread_end = thread_timer_end, .thread_hold = thread_timer_hold,                              \
+    .thread_go_on = thread_timer_go_on, .run = tick_run, .run_ends = tick_run_ends,                \
+    .ring = tick_ring, .runs_at_once = tick_runs_at_once, .rest = tick_rest
 #define TICK_SCHEDULER                                                                             \
-    TICK_SCHEDULER_COMMON, .stop = tick_stop, .thread_begin = tick_thread_begin,                   \
+    TICK_SCHEDULER_COMMON, .set_period = tick_set_period, .stop = tick_stop,                       \
+                           .thread_begin = tick_thread_begin,                                      \
                            .reset_in_child = tick_reset_in_child
 
 #endif

@@ -2,6 +2,8 @@
  * eighth of them, which takes longer than the allocations. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "test/check.h"
 #include "test/preload/profile_reader.h"
@@ -92,6 +94,28 @@ START_TEST(a_rate_that_is_set_is_kept)
 }
 END_TEST
 
+/* Looks at many threads that wake up and wait again take all of the budget that they can have: CPU
+ * samples do not become rarer by that, or most of a window's CPU time would be told in later ones.
+ * (There are some 30 in a second: they would have to take 300 us each.) */
+START_TEST(wall_time_leaves_cpu_samples_their_part)
+{
+    struct run run;
+    run_program(&run, &(struct run_request){
+                          .program = "wakes",
+                          .arguments = (const char *[]){"50", "6", NULL},
+                          .environment = (const char *[]){"LIBAGENT_PROFILES=cpu,wall", NULL}});
+    run_expect_quiet_success(&run);
+    struct profile cpu;
+    profile_load(&cpu, run.profiles, "cpu", 0);
+    ck_assert(profile_has_comment(&cpu, "to keep to LIBAGENT_OVERHEAD waiting threads"));
+    static const char words[] = "OVERHEAD cpu samples come each ";
+    const char *told = profile_comment(&cpu, words);
+    ck_assert(!told || strtoul(told + strlen(words), NULL, 10) <= 60000);
+    profile_free(&cpu);
+    run_free(&run);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("rates");
@@ -100,6 +124,7 @@ Suite *suite(void)
     tcase_add_test(tcase, a_default_rate_is_kept_within_a_percent);
     tcase_add_test(tcase, a_budget_governs_a_rate_that_is_set);
     tcase_add_test(tcase, a_rate_that_is_set_is_kept);
+    tcase_add_test(tcase, wall_time_leaves_cpu_samples_their_part);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -436,15 +436,17 @@ double profile_whole_share(const struct profile *profile, int value)
            (double)(profile_total(profile, value) - overhead);
 }
 
-bool profile_has_comment(const struct profile *profile, const char *comment)
+const char *profile_comment(const struct profile *profile, const char *part)
 {
     for (uint32_t i = 0; i < profile->file_count; i++) {
         const Profile *message = profile->files[i];
-        for (size_t k = 0; k < message->n_comment; k++)
-            if (strstr(message->string_table[message->comment[k]], comment))
-                return true;
+        for (size_t k = 0; k < message->n_comment; k++) {
+            const char *found = strstr(message->string_table[message->comment[k]], part);
+            if (found)
+                return found;
+        }
     }
-    return false;
+    return NULL;
 }
 
 int64_t profile_figure(const struct profile *profile, const char *text)

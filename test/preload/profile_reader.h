@@ -104,8 +104,12 @@ bool stack_is_broken(const struct stack *stack);
 bool stack_is_pseudo(const struct stack *stack);
 /* Share of the program's own values, not the agent's overhead, in stacks that are whole. */
 double profile_whole_share(const struct profile *profile, int value);
-/* True when some file has the text `comment` in one of its comments. */
-bool profile_has_comment(const struct profile *profile, const char *comment);
+/* The first comment in some file that has the text `part`, from there on; NULL: there is none. */
+const char *profile_comment(const struct profile *profile, const char *part);
+static inline bool profile_has_comment(const struct profile *profile, const char *part)
+{
+    return profile_comment(profile, part) != NULL;
+}
 /* Sum over all files of the agent's figure `text` (agent/base/stats.h). The files of a window's
  * families all have the same comments. */
 int64_t profile_figure(const struct profile *profile, const char *text);

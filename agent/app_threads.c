@@ -5,6 +5,7 @@
 #include "agent/base/clock.h"
 #include "agent/flush.h"
 #include "agent/life.h"
+#include "agent/lost_tails.h"
 #include "agent/sched/cpu_sample.h"
 #include "agent/sched/wall.h"
 #include "agent/thread/moment.h"
@@ -46,6 +47,7 @@ void app_thread_gone(struct thread_slot *slot)
         add_relaxed(&cloned, -(load_relaxed(&cloned) > 0));
     /* Nobody has seen what it used since its last sample. */
     unseen_threads_one_left(load_relaxed(&slot->cpu_last_ns));
+    lost_tails_add(slot);
     if (life_scheduler)
         life_scheduler->thread_end(slot);
 }

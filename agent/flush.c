@@ -18,6 +18,7 @@
 #include "agent/export/name_cache.h"
 #include "agent/flush_comments.h"
 #include "agent/heap_watch.h"
+#include "agent/lost_tails.h"
 #include "agent/record/heap_recorder.h"
 #include "agent/record/heap_snapshot.h"
 #include "agent/record/time_recorder.h"
@@ -400,7 +401,7 @@ static int flush_locked(bool final)
     if (has_cpu) {
         add_own_threads();
         add_threads(final);
-        cpu_sample_add_unseen(unseen_threads_take_time());
+        cpu_sample_add_unseen(lost_tails_tell(unseen_threads_take_time()));
     }
     if (!is_due()) {
         if (thread_guard_quiescent(0)) /* no sample has them */

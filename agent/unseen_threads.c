@@ -8,6 +8,7 @@
 #include "agent/base/compiler.h"
 #include "agent/base/sys.h"
 #include "agent/flush.h"
+#include "agent/lost_tails.h"
 #include "agent/thread/left_threads.h"
 #include "agent/thread/thread_context.h"
 
@@ -101,6 +102,7 @@ uint64_t unseen_threads_take_time(void)
 
 void unseen_threads_start(uint64_t now_ns)
 {
+    lost_tails_start();
     store_relaxed(&fruitless, 0);
     for (size_t i = 0; i < ARRAY_SIZE(left_marked); i++)
         store_relaxed(&left_marked[i], left_threads_count());
@@ -119,18 +121,6 @@ static uint32_t threads_known(void)
     return known;
 }
 
-void unseen_threads_look(uint64_t now_ns)
-{
-    uint64_t due = load_relaxed(&next_ns);
-    if (likely(now_ns < due))
-        return;
-    uint64_t every = look_every_ns * (1 + thread_slot_count() / SLOTS_A_LOOK);
-    uint64_t next = now_ns + (every << MIN_OF(load_relaxed(&fruitless), (uint32_t)FRUITLESS_MAX));
-    if (__atomic_compare_exchange_n(&next_ns, &due, next, false, __ATOMIC_RELAXED,
-                                    __ATOMIC_RELAXED))
-        unseen_threads_look_now();
-}
-
 /* Of threads that have left, so many may still be there. */
 static uint32_t threads_leaving(void)
 {
@@ -145,17 +135,35 @@ static uint32_t threads_leaving(void)
     return left_threads_there(thread_pid()) + unnamed;
 }
 
-void unseen_threads_look_now(void)
+/* `is_last`: those that are gone without a word are of interest, too. */
+static void look(bool is_last)
 {
     struct stat task;
     /* The folder has a link for each thread, and two of its own. */
     if (sys_call4(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &task, 0) != 0)
         return;
     uint64_t known = threads_known() + 2;
-    if (task.st_nlink <= known || task.st_nlink <= known + threads_leaving())
+    bool are_more = task.st_nlink > known && task.st_nlink > known + threads_leaving();
+    add_relaxed(&fruitless, (uint32_t)are_more);
+    if (are_more || (is_last && task.st_nlink < known))
+        agent_thread_want_look(LOOK_FOR_THREADS);
+}
+
+void unseen_threads_look(uint64_t now_ns)
+{
+    uint64_t due = load_relaxed(&next_ns);
+    if (likely(now_ns < due))
         return;
-    add_relaxed(&fruitless, 1);
-    agent_thread_want_look(LOOK_FOR_THREADS);
+    uint64_t every = look_every_ns * (1 + thread_slot_count() / SLOTS_A_LOOK);
+    uint64_t next = now_ns + (every << MIN_OF(load_relaxed(&fruitless), (uint32_t)FRUITLESS_MAX));
+    if (__atomic_compare_exchange_n(&next_ns, &due, next, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED))
+        look(false);
+}
+
+void unseen_threads_look_now(void)
+{
+    look(true);
 }
 
 void unseen_threads_found(void)

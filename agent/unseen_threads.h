@@ -31,7 +31,8 @@
 void unseen_threads_start(uint64_t now_ns);
 /* At a moment. */
 void unseen_threads_look(uint64_t now_ns);
-/* Before a flush: those that are there still, whatever was found before. INIT, TICK. */
+/* Before a flush: those that are there still, whatever was found before, and those that are gone.
+ * INIT, TICK. */
 void unseen_threads_look_now(void);
 /* A scan has found one. TICK. */
 void unseen_threads_found(void);

@@ -196,6 +196,22 @@ START_TEST(a_thread_too_many_is_looked_for)
 }
 END_TEST
 
+/* At a flush, when their slots are to go; by itself it is no reason to make a thread. */
+START_TEST(threads_that_are_gone_without_a_word)
+{
+    start();
+    tasks--;
+    unseen_threads_look(100 * NS_PER_MS);
+    ck_assert_uint_eq(looks_wanted, 0);
+    unseen_threads_look_now();
+    ck_assert_uint_eq(looks_wanted, 1);
+    unseen_threads_look(200 * NS_PER_MS); /* not put off */
+    tasks += 2;
+    unseen_threads_look(300 * NS_PER_MS);
+    ck_assert_uint_eq(looks_wanted, 2);
+}
+END_TEST
+
 /* The kernel knows threads for a while that have left their slots. */
 START_TEST(threads_that_leave_are_not_looked_for)
 {
@@ -232,6 +248,7 @@ Suite *suite(void)
     suite_add_tcase(suite, time);
     TCase *looks = tcase_create("looks");
     tcase_add_test(looks, a_thread_too_many_is_looked_for);
+    tcase_add_test(looks, threads_that_are_gone_without_a_word);
     tcase_add_test(looks, threads_that_leave_are_not_looked_for);
     suite_add_tcase(suite, looks);
     return suite;

@@ -103,6 +103,12 @@ uint64_t clock_thread_cpu_of_ns(int tid)
     return read_kernel(clock_id_of_thread(tid));
 }
 
+uint64_t clock_tick_ns(void)
+{
+    struct timespec tick;
+    return sys_call2(SYS_clock_getres, CLOCK_MONOTONIC_COARSE, &tick) == 0 ? to_ns(&tick) : 0;
+}
+
 int clock_id_of_thread(int tid)
 {
     return (int)(~(unsigned)tid << 3 | 6u);

@@ -19,6 +19,8 @@ uint64_t clock_thread_cpu_ns(void);
 uint64_t clock_process_cpu_ns(void);
 /* CPU time of the thread `tid` of this process; 0 when it is gone. */
 uint64_t clock_thread_cpu_of_ns(int tid);
+/* The kernel's tick, at which it looks at CPU timers; 0 when it does not tell. */
+uint64_t clock_tick_ns(void);
 /* The kernel's id of the CPU clock of thread `tid` (kernel ABI: (~tid << 3) | 6). */
 int clock_id_of_thread(int tid);
 

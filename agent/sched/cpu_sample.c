@@ -263,6 +263,12 @@ void cpu_sample_add_overhead(const struct thread_label *label, enum pseudo_frame
         add_known(label, NULL, PCS(PSEUDO_OVERHEAD, part), amount_ns, false);
 }
 
+void cpu_sample_add_lost_tail(const struct thread_label *label, uint64_t root, uint64_t amount_ns)
+{
+    if (amount_ns)
+        add_known(label, NULL, PCS(PSEUDO_TAIL, root), amount_ns, true);
+}
+
 void cpu_sample_add_unseen(uint64_t amount_ns)
 {
     static const struct thread_label nobody;

@@ -34,7 +34,9 @@ void cpu_sample_overhead(struct thread_slot *slot);
  * its frame. */
 void cpu_sample_add_overhead(const struct thread_label *label, enum pseudo_frame part,
                              uint64_t amount_ns);
-/* The same for what threads used that nobody knew. */
+/* The same for what threads that began at `root` used after their last samples, and for what
+ * threads used that nobody knew. */
+void cpu_sample_add_lost_tail(const struct thread_label *label, uint64_t root, uint64_t amount_ns);
 void cpu_sample_add_unseen(uint64_t amount_ns);
 
 #endif

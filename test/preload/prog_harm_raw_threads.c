@@ -1,10 +1,10 @@
 /* CFLAGS: -O2 -fno-stack-protector */
 /* LIBS: -ldl */
-/* prog_harm_raw_threads [SHORT [PAST]]: threads of another runtime, made by a bare clone: one with
+/* prog_harm_raw_threads [SHORT PAST NS]: threads of another runtime, made by a bare clone: one with
  * a thread pointer of that runtime's, one with none, one that has its creator's. They compute for 4
  * s, and for 0.8 s of CPU time each, while the main thread allocates. SHORT: so many of the second
- * kind instead, one after another, each for 20 ms of CPU time, while the main thread waits (PAST:
- * by a clone that no preload sees). Prints the CPU time of the process ("process-cpu"), and what
+ * kind instead, one after another, each for NS of CPU time, while the main thread waits (PAST 1: by
+ * a clone that no preload sees). Prints the CPU time of the process ("process-cpu"), and what
  * became of the runtime's block. */
 
 #include <dlfcn.h>
@@ -19,7 +19,6 @@
 
 enum { THREADS = 3, STACK_SIZE = 1 << 16, BLOCK_SIZE = 4096 };
 
-static const uint64_t short_ns = 20000000;
 static uint64_t wall_ns = 4000000000, cpu_ns = 800000000;
 
 /* Around the thread pointer, which is in the middle. */
@@ -68,7 +67,6 @@ static char *start(int *is_there, bool with_pointer, void *pointer)
 static void run_short(uint64_t count)
 {
     wall_ns = 0;
-    cpu_ns = short_ns;
     while (count--) {
         char *stack = start(&there[0], true, NULL);
         while (__atomic_load_n(&there[0], __ATOMIC_ACQUIRE))
@@ -80,8 +78,9 @@ static void run_short(uint64_t count)
 int main(int argc, char **argv)
 {
     if (argc >= 2) {
-        if (argc == 3)
+        if (number_argument(argc, argv, 2, 0))
             *(void **)&make = dlsym(dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD), "clone");
+        cpu_ns = number_argument(argc, argv, 3, 20000000);
         run_short(number_argument(argc, argv, 1, 0));
         printf("process-cpu %lu\n", (unsigned long)clock_ns(CLOCK_PROCESS_CPUTIME_ID));
         return 0;

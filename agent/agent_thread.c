@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "agent/agent_looks.h"
 #include "agent/base/clock.h"
 #include "agent/base/error_text.h"
 #include "agent/base/format.h"
@@ -11,7 +12,6 @@
 #include "agent/base/sys.h"
 #include "agent/calling_stack.h"
 #include "agent/flush.h"
-#include "agent/heap_watch.h"
 #include "agent/late_thread.h"
 #include "agent/left_alone.h"
 #include "agent/record/time_recorder.h"
@@ -22,7 +22,6 @@
 #include "agent/thread/presence.h"
 #include "agent/thread/raw_thread.h"
 #include "agent/thread/thread_context.h"
-#include "agent/thread/thread_scan.h"
 #include "agent/ticks_thread.h"
 #include "agent/unseen_threads.h"
 #include "agent/uploader_thread.h"
@@ -52,10 +51,7 @@ static uint32_t active;  /* there are windows to write */
 static bool stays;       /* the thread neither rests nor ends with a stop: it watches something */
 static void (*control)(void);
 static uint32_t control_wanted;
-static uint32_t looks_wanted; /* enum agent_thread_look */
 static uint32_t said_no_thread;
-static void (*adopted)(struct thread_slot *);
-static void (*gone)(struct thread_slot *);
 static bool is_early;
 
 static uint64_t period_end(void)
@@ -72,8 +68,7 @@ static bool is_paused(void)
 static uint64_t birth_due(void)
 {
     uint64_t look = stays ? recorder_window_start_ns() + look_otherwise_ns : UINT64_MAX;
-    return is_early || (load_relaxed(&looks_wanted) & LOOK_AT_HEAP) ? 0
-                                                                    : MIN_OF(period_end(), look);
+    return is_early || (agent_looks_wanted() & LOOK_AT_HEAP) ? 0 : MIN_OF(period_end(), look);
 }
 
 static void ring(void)
@@ -82,26 +77,11 @@ static void ring(void)
     sys_futex_wake(&bell, 1);
 }
 
-/* Asked in this order: a thread of ours says who it is before it is no more starting. */
-static bool is_own_thread(int tid)
-{
-    return ticks_thread_is_starting() || flush_is_own_thread(tid);
-}
-
-static void look_if_wanted(void)
-{
-    uint32_t looks = exchange_acq_rel(&looks_wanted, 0);
-    if (looks & LOOK_FOR_THREADS)
-        thread_scan(is_own_thread, adopted, gone);
-    if ((looks & LOOK_AT_HEAP) || clock_monotonic_ns() >= heap_watch_due_ns())
-        flush_heap_look();
-}
-
 static void serve(enum request asked, uint64_t deadline_ns)
 {
     __atomic_fetch_add(&serving, 1, __ATOMIC_ACQ_REL);
     unseen_threads_look_now();
-    look_if_wanted();
+    agent_looks_take();
     (void)!flush_window(asked == REQUEST_FINISH);
     uploader_thread_write_all(asked == REQUEST_FINISH, deadline_ns);
     __atomic_fetch_sub(&serving, 1, __ATOMIC_RELEASE);
@@ -112,7 +92,8 @@ static void serve(enum request asked, uint64_t deadline_ns)
 /* True when there was something to write. */
 static bool flush_period(void)
 {
-    thread_scan(is_own_thread, adopted, gone);
+    agent_looks_scan();
+    (void)unseen_threads_check();
     bool has_news = flush_window(false) != 0 || !uploader_is_done();
     if (has_news)
         uploader_thread_need();
@@ -177,9 +158,8 @@ static bool work(void)
             note_served(asked);
             if (was_end && !stays)
                 return false;
-        } else if (is_active && !is_paused() &&
-                   (load_relaxed(&looks_wanted) || now >= heap_watch_due_ns())) {
-            look_if_wanted();
+        } else if (is_active && !is_paused() && now >= agent_looks_due_ns()) {
+            agent_looks_pass(now);
         } else if (!is_paused() &&
                    (exchange_acq_rel(&control_wanted, 0) || (stays && now >= next_look_ns))) {
             control(); /* which may stop all, or start it */
@@ -194,7 +174,7 @@ static bool work(void)
             /* Missed periods are skipped, not made up. */
             next_flush_ns = clock_monotonic_ns() + options.period_ns;
         } else {
-            uint64_t due = is_active ? MIN_OF(next_flush_ns, heap_watch_due_ns()) : UINT64_MAX;
+            uint64_t due = is_active ? MIN_OF(next_flush_ns, agent_looks_due_ns()) : UINT64_MAX;
             due = MIN_OF(due, stays ? next_look_ns : UINT64_MAX);
             sys_futex_wait(&bell, news, MIN_OF(due, now + nap_ns));
         }
@@ -243,7 +223,7 @@ static void on_moment(bool clean)
         due = now + look_again_ns;
     } else if (!own_thread_is_there(&agent_thread)) {
         due = birth_due();
-        bool is_wanted = is_early || load_relaxed(&control_wanted) || load_relaxed(&looks_wanted);
+        bool is_wanted = is_early || load_relaxed(&control_wanted) || agent_looks_wanted();
         if (now >= due || is_wanted) {
             bool is_needed = recorder_has_samples() || wall_is_on() || stays || is_wanted;
             int error = is_needed ? need_agent_thread() : 0;
@@ -268,8 +248,7 @@ static void on_moment(bool clean)
 void agent_thread_start(void (*thread_adopted)(struct thread_slot *),
                         void (*thread_gone)(struct thread_slot *), bool early)
 {
-    adopted = thread_adopted;
-    gone = thread_gone;
+    agent_looks_start(thread_adopted, thread_gone);
     is_early = early && options.period_ns;
     uploader_thread_start(is_paused);
     store_release(&ending, 0);
@@ -306,7 +285,7 @@ void agent_thread_want_control(void)
 
 void agent_thread_want_look(enum agent_thread_look look)
 {
-    uint32_t before = __atomic_fetch_or(&looks_wanted, look, __ATOMIC_ACQ_REL);
+    uint32_t before = agent_looks_want(look);
     if (look == LOOK_AT_HEAP && (before & look))
         return; /* samples ask again and again */
     if (own_thread_is_there(&agent_thread))
@@ -406,7 +385,7 @@ static void finish(uint64_t deadline_ns)
 void agent_thread_finish(uint64_t deadline_ns)
 {
     if (!own_thread_is_there(&agent_thread) && !flush_is_due_at_end() && uploader_is_done() &&
-        !load_relaxed(&looks_wanted))
+        !agent_looks_wanted())
         return;
     finish(deadline_ns);
     ways_out_say_where();
@@ -494,7 +473,8 @@ void agent_thread_reset_in_child(void)
     pauses = rested = said_no_thread = 0;
     agent_thread = OWN_THREAD_NONE;
     uploader_thread_reset_in_child();
-    wanted = served = ending = serving = looks_wanted = 0;
+    wanted = served = ending = serving = 0;
+    agent_looks_reset_in_child();
     rescan_reset_in_child();
     store_relaxed(&moment_due_ns, birth_due());
 }

@@ -1,5 +1,5 @@
 /* lost_tails.h: what threads used after their last sample that ended without a word (those of a
- * bare clone; others by the system call exit).
+ * bare clone, and those that were found; others by the system call exit).
  *
  * Nobody has seen the clock of one at its end, but the process's tells what all have used together
  * (agent/unseen_threads.h). Each can have used an interval between samples, and some ticks of the

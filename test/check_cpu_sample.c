@@ -301,6 +301,53 @@ START_TEST(a_tail_has_the_place_where_its_thread_began)
 }
 END_TEST
 
+static int check_frames(const struct window_row *row, void *data)
+{
+    uint32_t *frames = data;
+    if (row->pcs[0] != PSEUDO_TAIL)
+        return 0;
+    *frames += row->count - 1;
+    for (uint32_t i = 1; i < row->count; i++)
+        ck_assert_uint_eq(row->pcs[i], 1000);
+    return 0;
+}
+
+/* As far as its samples have told; a stack that was cut has not. */
+START_TEST(a_tail_of_a_thread_that_was_found_has_its_outermost_frames)
+{
+    start();
+    struct thread_slot *slot = thread_attach(0, 0);
+    walk_site = 1000;
+    walk_frames = (uint32_t)_i % 4;
+    walk_flags = _i / 4 ? UNWIND_CUT : UNWIND_COMPLETE;
+    slot->is_main = false;
+    signal_tick(slot);
+    cpu_sample_tail(slot, slot->cpu_last_ns + 500);
+    uint32_t frames = 0;
+    ck_assert_int_eq(window_each(fixture_turn(), check_frames, &frames), 0);
+    ck_assert_uint_eq(frames, walk_flags == UNWIND_CUT ? 0 : MIN_OF(walk_frames, 2u));
+}
+END_TEST
+
+/* Its first sample stands for it, where it is short; a second of it at most. */
+START_TEST(what_a_thread_used_before_it_was_found)
+{
+    start();
+    options.frequency = 100;
+    struct thread_slot *slot = thread_attach(0, 0);
+    slot->cpu_last_ns = 20 * NS_PER_MS;
+    cpu_sample_before_adoption(slot);
+    ck_assert_uint_eq(slot->cpu_last_ns, 0);
+    cpu_sample_before_adoption(slot); /* one that has not run yet */
+    ck_assert_uint_eq(slot->cpu_last_ns, 0);
+    ck_assert_uint_eq(fixture_rows(fixture_turn()), 0);
+    slot->cpu_last_ns = 20 * NS_PER_MS + 1;
+    cpu_sample_before_adoption(slot);
+    ck_assert_uint_eq(slot->cpu_last_ns, 20 * NS_PER_MS + 1);
+    ck_assert_uint_eq(amount_at(fixture_turn(), PSEUDO_UNREACHED), 20 * NS_PER_MS + 1);
+}
+END_TEST
+
 START_TEST(overhead_is_moved_once)
 {
     start();
@@ -382,6 +429,8 @@ Suite *suite(void)
     TCase *known = tcase_create("known");
     tcase_set_timeout(known, 60);
     tcase_add_test(known, a_tail_has_the_place_where_its_thread_began);
+    tcase_add_loop_test(known, a_tail_of_a_thread_that_was_found_has_its_outermost_frames, 0, 8);
+    tcase_add_test(known, what_a_thread_used_before_it_was_found);
     tcase_add_test(known, overhead_is_moved_once);
     tcase_add_test(known, overhead_that_was_waiting_is_taken_back);
     tcase_add_test(known, a_thread_that_no_signal_reaches_is_accounted);

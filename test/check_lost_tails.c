@@ -56,6 +56,16 @@ static int add_if_it_is(const struct window_row *row, void *data)
     return 0;
 }
 
+static int is_of_two_frames(const struct window_row *row, void *unused)
+{
+    (void)unused;
+    ck_assert_uint_eq(row->count, 3);
+    ck_assert_uint_eq(row->pcs[0], PSEUDO_TAIL);
+    ck_assert_uint_eq(row->pcs[1], 4711);
+    ck_assert_uint_eq(row->pcs[2], 4712);
+    return 0;
+}
+
 static uint64_t amount_of(const struct window *window, uint64_t root, const char *name)
 {
     struct wanted wanted = {root, name, 0};
@@ -105,6 +115,25 @@ START_TEST(what_cannot_be_theirs_is_not)
 }
 END_TEST
 
+/* Its samples have told where it was; without any it is as one that nobody knew. It is not to have
+ * the time of those that were not found: a tick at most. */
+START_TEST(a_thread_that_was_found_goes_by_its_outermost_frames)
+{
+    start();
+    struct thread_slot *slot = thread_prepare(0, NULL);
+    slot->interval_us = INTERVAL_US;
+    lost_tails_add(slot);
+    ck_assert_uint_eq(lost_tails_tell(77), 77);
+    slot->outermost[0] = 4711;
+    slot->outermost[1] = 4712;
+    lost_tails_add(slot);
+    ck_assert_uint_eq(lost_tails_tell(14 * NS_PER_MS + 77), 77);
+    struct window *window = fixture_turn();
+    ck_assert_int_eq(window_each(window, is_of_two_frames, NULL), 0);
+    ck_assert_uint_eq(fixture_total(window, RECORD_CPU).amount, 14 * NS_PER_MS);
+}
+END_TEST
+
 START_TEST(there_is_an_end_to_the_table)
 {
     start();
@@ -122,6 +151,7 @@ Suite *suite(void)
     tcase_add_test(tcase, time_is_shared_out_in_proportion);
     tcase_add_test(tcase, nothing_is_lost_in_rounding);
     tcase_add_test(tcase, what_cannot_be_theirs_is_not);
+    tcase_add_test(tcase, a_thread_that_was_found_goes_by_its_outermost_frames);
     tcase_add_test(tcase, there_is_an_end_to_the_table);
     suite_add_tcase(suite, tcase);
     return suite;

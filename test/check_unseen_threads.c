@@ -10,6 +10,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/sys.h"
 #include "agent/flush.h"
+#include "agent/rates.h"
 #include "agent/thread/left_threads.h"
 #include "agent/unseen_threads.h"
 #include "test/record_fixture.h"
@@ -17,7 +18,7 @@
 enum { SLOTS = 3, FIRST_TID = 1 << 20 /* beyond all real ones */ };
 
 static struct thread_slot *slots[SLOTS];
-static uint64_t clocks[SLOTS], process_ns, own_ns;
+static uint64_t clocks[SLOTS], process_ns, own_ns, watcher_ns = 1;
 static uint32_t tasks, own_there, looks_wanted, still_there;
 
 void agent_thread_want_look(enum agent_thread_look look)
@@ -30,6 +31,13 @@ uint32_t flush_own_threads_there(void)
     return own_there;
 }
 
+static uint64_t period_ns = NS_PER_MS; /* shorter than a watch can use */
+
+uint64_t rates_period_ns(void)
+{
+    return period_ns;
+}
+
 uint64_t flush_own_threads_cpu_ns(void)
 {
     return own_ns;
@@ -38,6 +46,8 @@ uint64_t flush_own_threads_cpu_ns(void)
 static long read_clock(int clock, struct timespec *time)
 {
     uint64_t value = process_ns;
+    if (clock == CLOCK_THREAD_CPUTIME_ID)
+        value = watcher_ns;
     for (int i = 0; i < SLOTS; i++)
         if (clock == clock_id_of_thread(FIRST_TID + i))
             value = clocks[i];
@@ -235,6 +245,113 @@ START_TEST(threads_that_leave_are_not_looked_for)
 }
 END_TEST
 
+/* ---- the watch ---- */
+
+static uint32_t scans;
+static uint64_t scan_ns;
+static bool finds;
+
+static void scan(void)
+{
+    scans++;
+    watcher_ns += scan_ns;
+    if (finds)
+        unseen_threads_found();
+}
+
+/* As the agent's thread does. Returns when the watch ends, or `until_ns`. */
+static uint64_t watch(uint64_t now_ns, uint64_t until_ns)
+{
+    while (unseen_threads_due_ns() != UINT64_MAX && now_ns < until_ns) {
+        now_ns = MAX_OF(now_ns, unseen_threads_due_ns());
+        unseen_threads_watch(now_ns, scan);
+    }
+    return now_ns;
+}
+
+START_TEST(without_unseen_threads_nobody_wakes_up)
+{
+    start();
+    for (uint64_t at = 1; at < 1000; at++) {
+        run(0, 90 * NS_PER_MS);
+        process_ns += 10 * NS_PER_MS; /* at the end of others */
+        unseen_threads_look(at * 100 * NS_PER_MS);
+        ck_assert_uint_eq(unseen_threads_due_ns(), UINT64_MAX);
+    }
+    ck_assert(!unseen_threads_check());
+    unseen_threads_watch(200 * NS_PER_SEC, scan);
+    ck_assert_uint_eq(looks_wanted + scans, 0);
+}
+END_TEST
+
+/* For a second behind each find, as often as the kernel looks at timers. */
+START_TEST(a_find_begins_a_watch)
+{
+    start();
+    unseen_threads_found();
+    ck_assert_uint_eq(watch(NS_PER_SEC, 100 * NS_PER_SEC), 2 * NS_PER_SEC);
+    ck_assert_uint_eq(scans, 251);
+    finds = true;
+    unseen_threads_found();
+    ck_assert_uint_ge(watch(10 * NS_PER_SEC, 20 * NS_PER_SEC), 20 * NS_PER_SEC);
+    finds = false;
+    ck_assert_uint_ge(watch(20 * NS_PER_SEC, 100 * NS_PER_SEC), 21 * NS_PER_SEC);
+    ck_assert_uint_le(scans, 251 + 251 * 11);
+    period_ns = 10 * NS_PER_MS; /* or as often as samples */
+    scans = 0;
+    unseen_threads_found();
+    ck_assert_uint_eq(watch(22 * NS_PER_SEC, 100 * NS_PER_SEC), 23 * NS_PER_SEC);
+    ck_assert_uint_eq(scans, 101);
+    /* One that others see: looks come at once. */
+    tasks++;
+    unseen_threads_look(30 * NS_PER_SEC);
+    ck_assert_uint_eq(unseen_threads_due_ns(), 0);
+}
+END_TEST
+
+START_TEST(a_watch_takes_little_of_a_processor)
+{
+    start();
+    scan_ns = 2 * NS_PER_MS; /* thousands of threads */
+    unseen_threads_found();
+    ck_assert_uint_eq(watch(NS_PER_SEC, 100 * NS_PER_SEC), NS_PER_SEC + 3 * 400 * NS_PER_MS);
+    ck_assert_uint_eq(scans, 4);
+}
+END_TEST
+
+/* Though none is there when somebody looks. */
+START_TEST(an_eighth_of_the_time_begins_a_watch)
+{
+    start();
+    uint64_t now = 0;
+    run(0, 140 * NS_PER_MS);
+    process_ns += 19 * NS_PER_MS; /* too little to ask for more */
+    unseen_threads_look(now += 100 * NS_PER_MS);
+    ck_assert_uint_eq(looks_wanted, 0);
+    run(0, 141 * NS_PER_MS);
+    process_ns += 20 * NS_PER_MS; /* 20 of 161 */
+    unseen_threads_look(now += 100 * NS_PER_MS);
+    ck_assert_uint_eq(looks_wanted, 0);
+    /* Watches in vain: 0.1, 0.1, 0.2, ... 6.4 s from one to the next. */
+    for (uint32_t i = 1; i <= 10; i++) {
+        run(0, 140 * NS_PER_MS);
+        process_ns += 20 * NS_PER_MS;
+        now += (100 * NS_PER_MS << MIN_OF(i - MIN_OF(i, 2u), 6u));
+        unseen_threads_look(now - 1);
+        ck_assert_uint_eq(looks_wanted, i - 1);
+        unseen_threads_look(now);
+        ck_assert_uint_eq(looks_wanted, i);
+        ck_assert_uint_eq(unseen_threads_due_ns(), 0);
+        (void)watch(now, UINT64_MAX);
+    }
+    /* And as at first after a find; what is told is no less theirs. */
+    ck_assert_uint_gt(unseen_threads_take_time(), 0);
+    unseen_threads_found();
+    process_ns += 20 * NS_PER_MS;
+    ck_assert(unseen_threads_check());
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("unseen_threads");
@@ -251,5 +368,11 @@ Suite *suite(void)
     tcase_add_test(looks, threads_that_are_gone_without_a_word);
     tcase_add_test(looks, threads_that_leave_are_not_looked_for);
     suite_add_tcase(suite, looks);
+    TCase *watches = tcase_create("watches");
+    tcase_add_test(watches, without_unseen_threads_nobody_wakes_up);
+    tcase_add_test(watches, a_find_begins_a_watch);
+    tcase_add_test(watches, a_watch_takes_little_of_a_processor);
+    tcase_add_test(watches, an_eighth_of_the_time_begins_a_watch);
+    suite_add_tcase(suite, watches);
     return suite;
 }

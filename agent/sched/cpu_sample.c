@@ -87,6 +87,21 @@ uint64_t cpu_sample_root(const struct thread_slot *slot)
     return slot->start_routine;
 }
 
+void cpu_sample_outermost(const struct thread_slot *slot, uint64_t pcs[OUTERMOST])
+{
+    uint64_t root = cpu_sample_root(slot);
+    for (int i = 0; i < OUTERMOST; i++)
+        pcs[i] = root ? 0 : slot->outermost[i];
+    pcs[0] = root ? root : pcs[0];
+}
+
+/* Of a thread that was found nobody knows where it began; all of its stacks end there. */
+static void note_outermost(struct thread_slot *slot, const uint64_t *pcs, uint32_t count)
+{
+    for (uint32_t i = 0; i < OUTERMOST; i++)
+        slot->outermost[i] = i < count ? pcs[count - MIN_OF(count, (uint32_t)OUTERMOST) + i] : 0;
+}
+
 /* No sample stands for more, or for more than some periods: where ticks did not come for so long
  * nobody knows what the thread did. */
 static uint64_t amount_max(void)
@@ -108,6 +123,8 @@ static uint32_t walk_and_add(struct thread_slot *slot, const struct unwinder *by
         by->walk(&regs, true, &home, stack->pcs + 1, options.max_frames, &flags, &generation);
     slot->stack_low = home.low;
     count_flags(flags);
+    if (unlikely(!slot->start_routine) && !(flags & UNWIND_CUT))
+        note_outermost(slot, stack->pcs + 1, count);
     if (flags & UNWIND_LEAF_SELF) {
         stack->pcs[0] = PSEUDO_OVERHEAD;
         count++;
@@ -190,9 +207,10 @@ void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext)
 
 void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns)
 {
-    uint64_t rest = take_app_time(slot, now_ns);
+    uint64_t rest = take_app_time(slot, now_ns), from[OUTERMOST];
+    cpu_sample_outermost(slot, from);
     if (rest)
-        add_known_of(slot, PCS(PSEUDO_TAIL, cpu_sample_root(slot)), rest, false);
+        add_known_of(slot, PCS(PSEUDO_TAIL, from[0], from[1]), rest, false);
 }
 
 bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns)
@@ -216,8 +234,10 @@ static void add_unreached(const struct thread_slot *slot, uint64_t amount_ns)
 
 void cpu_sample_before_adoption(struct thread_slot *slot)
 {
-    if (!slot->cpu_last_ns)
+    if (slot->cpu_last_ns <= MAX_OF(2 * NS_PER_SEC / options.frequency, 4 * clock_tick_ns())) {
+        store_relaxed(&slot->cpu_last_ns, 0);
         return;
+    }
     thread_guard_enter(slot);
     add_unreached(slot, slot->cpu_last_ns);
     thread_guard_leave(slot);
@@ -263,10 +283,11 @@ void cpu_sample_add_overhead(const struct thread_label *label, enum pseudo_frame
         add_known(label, NULL, PCS(PSEUDO_OVERHEAD, part), amount_ns, false);
 }
 
-void cpu_sample_add_lost_tail(const struct thread_label *label, uint64_t root, uint64_t amount_ns)
+void cpu_sample_add_lost_tail(const struct thread_label *label, const uint64_t from[OUTERMOST],
+                              uint64_t amount_ns)
 {
     if (amount_ns)
-        add_known(label, NULL, PCS(PSEUDO_TAIL, root), amount_ns, true);
+        add_known(label, NULL, PCS(PSEUDO_TAIL, from[0], from[1]), amount_ns, true);
 }
 
 void cpu_sample_add_unseen(uint64_t amount_ns)

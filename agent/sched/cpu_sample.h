@@ -21,22 +21,25 @@ void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns);
 /* Has the thread's clock gone on without a sample for longer than ticks are late? It then blocks
  * the sampling signal, or is not libc's, and gets none. */
 bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns);
-/* Accounts what a thread used before it was found, which is its clock then. TICK, INIT; nobody
- * samples it yet. */
+/* Accounts what a thread used before it was found, which is its clock then; where that is no more
+ * than a sample may stand for its first one will. TICK, INIT; nobody samples it yet. */
 void cpu_sample_before_adoption(struct thread_slot *slot);
 /* Accounts the CPU time of such a thread; nothing for others. */
 void cpu_sample_unreached(struct thread_slot *slot, uint64_t now_ns);
 /* Where a thread began; for the main thread the program's entry point; 0: not known. */
 uint64_t cpu_sample_root(const struct thread_slot *slot);
+/* The same, or the outermost frames of a thread's samples, innermost first; 0: none. */
+void cpu_sample_outermost(const struct thread_slot *slot, uint64_t pcs[OUTERMOST]);
 /* Moves the overhead that was measured for the slot's thread into the window. */
 void cpu_sample_overhead(struct thread_slot *slot);
 /* Adds `amount_ns` as overhead of the thread named by `label`, one of the agent's own: `part` is
  * its frame. */
 void cpu_sample_add_overhead(const struct thread_label *label, enum pseudo_frame part,
                              uint64_t amount_ns);
-/* The same for what threads that began at `root` used after their last samples, and for what
- * threads used that nobody knew. */
-void cpu_sample_add_lost_tail(const struct thread_label *label, uint64_t root, uint64_t amount_ns);
+/* The same for what threads that began there used after their last samples, and for what threads
+ * used that nobody knew. */
+void cpu_sample_add_lost_tail(const struct thread_label *label, const uint64_t from[OUTERMOST],
+                              uint64_t amount_ns);
 void cpu_sample_add_unseen(uint64_t amount_ns);
 
 #endif

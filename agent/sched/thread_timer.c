@@ -74,6 +74,13 @@ static uint64_t random_phase(uint64_t interval)
     return 1 + rng_next(&rng) % interval;
 }
 
+/* The look for one that was found came at a random instant itself. */
+static uint64_t first_phase(const struct thread_slot *slot, uint64_t interval)
+{
+    bool was_found = !slot->start_routine && !load_relaxed(&slot->cpu_last_ns);
+    return was_found ? 1 : random_phase(interval);
+}
+
 void thread_timers_set_interval(uint64_t interval)
 {
     store_relaxed(&interval_ns, interval);
@@ -139,11 +146,11 @@ void thread_timer_begin(struct thread_slot *slot, bool armed)
             add_relaxed(&timers, (uint32_t)-1);
     }
     if (error == 0 && armed) {
-        error = set_timer(timer, random_phase(interval), interval);
+        error = set_timer(timer, first_phase(slot, interval), interval);
         if (error)
             delete_timer(timer);
     }
-    if (error == -EINVAL && clock_thread_cpu_of_ns(slot->tid) == 0)
+    if ((error == -EINVAL || error == -ESRCH) && clock_thread_cpu_of_ns(slot->tid) == 0)
         return; /* one that was found has ended meanwhile */
     if (error) {
         stats_add(STAT_TIMERS_REFUSED, 1);

@@ -36,7 +36,8 @@ void thread_timers_set_interval(uint64_t interval_ns);
 /* Deletes all. INIT. */
 void thread_timers_stop(void);
 /* Makes the timer; `armed`: it first goes off at a random instant of the first interval, so that
- * threads that live for less are sampled too, in proportion to their time. THR, HOOK; TICK. */
+ * threads that live for less are sampled too, in proportion to their time; at once in one that was
+ * found lately (cpu_sample_before_adoption). THR, HOOK; TICK. */
 void thread_timer_begin(struct thread_slot *slot, bool armed);
 void thread_timer_end(struct thread_slot *slot);
 /* Goes off after a whole interval and at each one that follows. In the thread itself, THR, SIG. */

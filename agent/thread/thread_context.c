@@ -179,6 +179,7 @@ static void make_blank(struct thread_slot *slot, int tid)
         store_relaxed(&slot->overhead_ns[part], 0);
     slot->stack_low = slot->stack_high = 0;
     slot->start_routine = 0;
+    memset(slot->outermost, 0, sizeof(slot->outermost));
     slot->start_argument = NULL;
     slot->label = (struct thread_label){.tid = (uint64_t)tid};
     slot->is_main = tid == threads.pid;

@@ -69,6 +69,9 @@ enum slot_state { SLOT_FREE, SLOT_USED, SLOT_OF_TICKS };
 /* The threads of a slot, as far as they are known. */
 enum slot_thread { SLOT_OF_OURS, SLOT_OF_ADOPTED, SLOT_OF_FOREIGN };
 
+/* So many frames tell where a thread began: libc's, or another runtime's, and the program's. */
+enum { OUTERMOST = 2 };
+
 /* Where the agent spends a thread's CPU time. */
 enum overhead_part { OVERHEAD_HANDLERS, OVERHEAD_HOOKS, OVERHEAD_PARTS };
 
@@ -89,6 +92,7 @@ struct thread_slot {
                                             (agent/sched/cpu_sample.c) */
     uintptr_t stack_low, stack_high;     /* see unwind.h's struct unwind_stack */
     uintptr_t start_routine;             /* 0: main thread, or unknown */
+    uint64_t outermost[OUTERMOST];       /* of its last sample, where the routine is not known */
     void *start_argument;                /* between pthread_create and the thread's begin */
     struct thread_label label;
     uint32_t next_free;

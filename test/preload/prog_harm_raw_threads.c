@@ -1,11 +1,12 @@
 /* CFLAGS: -O2 -fno-stack-protector */
 /* LIBS: -ldl */
-/* prog_harm_raw_threads [SHORT PAST NS]: threads of another runtime, made by a bare clone: one with
- * a thread pointer of that runtime's, one with none, one that has its creator's. They compute for 4
- * s, and for 0.8 s of CPU time each, while the main thread allocates. SHORT: so many of the second
- * kind instead, one after another, each for NS of CPU time, while the main thread waits (PAST 1: by
- * a clone that no preload sees). Prints the CPU time of the process ("process-cpu"), and what
- * became of the runtime's block. */
+/* prog_harm_raw_threads [SHORT PAST NS [FIRST]]: threads of another runtime, made by a bare clone:
+ * one with a thread pointer of that runtime's, one with none, one that has its creator's. They
+ * compute for 4 s, and for 0.8 s of CPU time each, while the main thread allocates. SHORT: so many
+ * of the second kind instead, one after another, each for NS of CPU time, while the main thread
+ * waits (PAST 1: by a clone that no preload sees). FIRST: so many of another routine before, while
+ * the main thread computes in between. Prints how long SHORT took ("wall"), the CPU time of the
+ * process ("process-cpu"), and what became of the runtime's block. */
 
 #include <dlfcn.h>
 #include <linux/futex.h>
@@ -38,17 +39,31 @@ static uint64_t bare_clock_ns(clockid_t clock)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-static int run(void *unused)
+SITE static void work(void)
 {
-    (void)unused;
     uint64_t end = bare_clock_ns(CLOCK_MONOTONIC) + wall_ns;
     while (bare_clock_ns(CLOCK_MONOTONIC) < end || bare_clock_ns(CLOCK_THREAD_CPUTIME_ID) < cpu_ns)
         for (int i = 0; i < 100; i++)
             compute();
+}
+
+SITE static int run(void *unused)
+{
+    (void)unused;
+    work();
     bare_call(SYS_exit, 0, 0, 0);
     return 0;
 }
 
+SITE static int run_first(void *unused)
+{
+    (void)unused;
+    work();
+    bare_call(SYS_exit, 0, 0, 0);
+    return 1;
+}
+
+static int (*routine)(void *) = run;
 static int (*make)(int (*)(void *), void *, int, void *, ...) = clone;
 
 static char *start(int *is_there, bool with_pointer, void *pointer)
@@ -59,14 +74,13 @@ static char *start(int *is_there, bool with_pointer, void *pointer)
     int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
                 CLONE_CHILD_CLEARTID | (with_pointer ? CLONE_SETTLS : 0);
     if (stack == MAP_FAILED ||
-        make(run, stack + STACK_SIZE, flags, NULL, NULL, pointer, is_there) < 0)
+        make(routine, stack + STACK_SIZE, flags, NULL, NULL, pointer, is_there) < 0)
         exit(2);
     return stack;
 }
 
 static void run_short(uint64_t count)
 {
-    wall_ns = 0;
     while (count--) {
         char *stack = start(&there[0], true, NULL);
         while (__atomic_load_n(&there[0], __ATOMIC_ACQUIRE))
@@ -81,7 +95,16 @@ int main(int argc, char **argv)
         if (number_argument(argc, argv, 2, 0))
             *(void **)&make = dlsym(dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD), "clone");
         cpu_ns = number_argument(argc, argv, 3, 20000000);
+        wall_ns = 0;
+        routine = run_first;
+        for (uint64_t first = number_argument(argc, argv, 4, 0); first--;) {
+            run_short(1);
+            spin(5000000);
+        }
+        routine = run;
+        uint64_t begin = clock_ns(CLOCK_MONOTONIC);
         run_short(number_argument(argc, argv, 1, 0));
+        printf("wall %lu\n", (unsigned long)(clock_ns(CLOCK_MONOTONIC) - begin));
         printf("process-cpu %lu\n", (unsigned long)clock_ns(CLOCK_PROCESS_CPUTIME_ID));
         return 0;
     }

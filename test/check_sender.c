@@ -9,6 +9,7 @@
 #include "agent/base/stats.h"
 #include "test/temp_folder.h"
 #include "uploader/sender.h"
+#include "uploader/spool_log.h"
 
 enum { MIB = 1 << 20 };
 
@@ -135,15 +136,15 @@ START_TEST(what_the_spool_does_not_take_is_lost)
 {
     uint64_t dropped = stats_get(STAT_UPLOADS_DROPPED);
     start("/proc/no/spool");
-    ck_assert(!sender_has_losses());
+    ck_assert(!spool_log_has_losses());
     for (uint32_t i = 0; i < SENDER_QUEUE_LENGTH + 2; i++)
         take(i, 100);
     ck_assert_uint_eq(stats_get(STAT_UPLOADS_DROPPED), dropped + 2);
-    ck_assert(sender_has_losses());
+    ck_assert(spool_log_has_losses());
     sender_finish(0, false);
     ck_assert_uint_eq(stats_get(STAT_UPLOADS_DROPPED), dropped + SENDER_QUEUE_LENGTH + 2);
     sender_say_losses();
-    ck_assert(!sender_has_losses());
+    ck_assert(!spool_log_has_losses());
 }
 END_TEST
 

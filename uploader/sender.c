@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
-#include "agent/base/error_text.h"
 #include "agent/base/format.h"
 #include "agent/base/log.h"
 #include "agent/base/rng.h"
@@ -13,6 +12,7 @@
 #include "uploader/http_client.h"
 #include "uploader/retry.h"
 #include "uploader/shipment.h"
+#include "uploader/spool_log.h"
 
 /* A try's limit. */
 #define POST_LIMIT_NS (10 * NS_PER_SEC)
@@ -51,8 +51,6 @@ struct queue {
 };
 
 static const struct upload_config *config;
-static bool in_spool_failure;
-static unsigned lost_to_spool; /* it did not take them; not yet said */
 static enum compression compression;
 static bool (*stop)(void);
 static struct queue queues[UPLOAD_DESTINATIONS];
@@ -63,8 +61,7 @@ static struct rng rng;
 static void start_process(void)
 {
     memset(queues, 0, used * sizeof(queues[0]));
-    in_spool_failure = false;
-    lost_to_spool = 0;
+    spool_log_start();
     rng_split(&rng);
     spread_ns = (uint64_t)((double)MIN_OF(config->options.period_ns, SPREAD_LIMIT_NS) *
                            (1 - rng_unit(&rng)));
@@ -182,15 +179,6 @@ void sender_start(const struct upload_config *upload, enum compression post_comp
         start_process();
 }
 
-static void count_losses(const struct spool_losses *losses)
-{
-    stats_add(STAT_UPLOADS_DROPPED, losses->dropped);
-    stats_add(STAT_UPLOADS_UNKNOWN, losses->unknown);
-    if (losses->dropped)
-        log_info("profiles in %s that were too old, too many or torn, and are dropped: %u",
-                 config->options.spool.folder, losses->dropped);
-}
-
 /* To the spool where there is one. False: it is dropped. */
 static bool keep_item(struct item *item)
 {
@@ -201,14 +189,11 @@ static bool keep_item(struct item *item)
         buffer_free(&item->entry.body);
         return true;
     }
-    int error =
-        has_spool() ? spool_put(spool, &item->entry, clock_realtime_ns(), &losses) : -ENOENT;
-    count_losses(&losses);
-    if (has_spool() && error && !in_spool_failure)
-        log_error("a profile cannot be kept in %s (LIBAGENT_SPOOL): %s (errno %d)", spool->folder,
-                  error_text(error), -error);
-    in_spool_failure = has_spool() && error;
-    lost_to_spool += in_spool_failure;
+    int error = -ENOENT;
+    if (has_spool()) {
+        error = spool_put(spool, &item->entry, clock_realtime_ns(), &losses);
+        spool_log_put(spool, error, &losses);
+    }
     if (error)
         end_item(item, STAT_UPLOADS_DROPPED, "dropped");
     else
@@ -390,7 +375,7 @@ static void look_into_spool(size_t index, uint64_t now)
     int found =
         spool_claim(&config->options.spool, config->destinations[index].kind,
                     config->destinations[index].place, clock_realtime_ns(), &item.entry, &losses);
-    count_losses(&losses);
+    spool_log_claim(&config->options.spool, index, &losses);
     if (found > 0 && item.entry.random[0] == queue->given_back)
         item.attempt = queue->given_back_attempt;
     if (found > 0)
@@ -479,15 +464,7 @@ void sender_finish(uint64_t deadline_ns, bool may_send)
         log_error("%u profiles could not be sent before the end, and are lost", lost);
 }
 
-bool sender_has_losses(void)
-{
-    return lost_to_spool;
-}
-
 void sender_say_losses(void)
 {
-    if (lost_to_spool)
-        log_error("profiles that could not be kept in %s (LIBAGENT_SPOOL) and are lost: %u",
-                  config->options.spool.folder, lost_to_spool);
-    lost_to_spool = 0;
+    spool_log_say_losses(&config->options.spool);
 }

@@ -56,8 +56,7 @@ void sender_look_into_spool(void);
 /* The end, at the deadline or somewhat later; `may_send` false: this thread may not call libcurl.
  */
 void sender_finish(uint64_t deadline_ns, bool may_send);
-/* Profiles that the spool did not take, since they were said last; by the thread of sender_run. */
-bool sender_has_losses(void);
+/* spool_log_say_losses; by the thread of sender_run. */
 void sender_say_losses(void);
 void sender_reset_in_child(void);
 

@@ -225,8 +225,25 @@ struct search {
     struct survey survey;
     enum backend_kind kind;
     unsigned place;
+    bool is_careful;     /* what may not be read is not found */
+    const char *behind;  /* the first that may be found comes after this */
+    unsigned unreadable; /* of a careful one */
     char oldest[SPOOL_NAME_SIZE];
 };
+
+static int open_entry(int folder, const char *name)
+{
+    /* O_NONBLOCK: a pipe may have that name. */
+    return folder_open_file(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
+}
+
+static bool may_be_read(int folder, const char *name)
+{
+    int fd = open_entry(folder, name);
+    if (fd >= 0)
+        sys_close(fd);
+    return fd != -EACCES;
+}
 
 /* What waits is told by its name: a call for each of thousands, at each claim, would be seconds. */
 static void search_in(const char *name, void *data)
@@ -234,7 +251,11 @@ static void search_in(const char *name, void *data)
     struct search *search = data;
     if (!ends_with(name, ready) || has_waited_too_long(name, search->survey.now_unix_ns))
         look_at(name, &search->survey);
-    else if (is_for(name, search->kind, search->place) &&
+    else if (!is_for(name, search->kind, search->place))
+        return;
+    else if (search->is_careful && !may_be_read(search->survey.folder, name))
+        search->unreadable++;
+    else if (strcmp(name, search->behind) > 0 &&
              (!search->oldest[0] || strcmp(name, search->oldest) < 0))
         format(search->oldest, sizeof(search->oldest), "%s", name);
 }
@@ -243,8 +264,7 @@ static void search_in(const char *name, void *data)
 static int read_entry(int folder, const char *name, struct spool_entry *entry)
 {
     struct file_status status;
-    /* O_NONBLOCK: a pipe may have that name. */
-    int fd = folder_open_file(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
+    int fd = open_entry(folder, name);
     if (fd == -ELOOP || fd == -ENXIO) /* a link, a socket */
         return -EBADMSG;
     if (fd < 0)
@@ -268,37 +288,66 @@ static int read_entry(int folder, const char *name, struct spool_entry *entry)
     return 0;
 }
 
+/* Read before it is claimed: what cannot be read keeps its name, for who can. */
+static int take(int folder, const char *name, struct spool_entry *entry,
+                struct spool_losses *losses)
+{
+    char to[SPOOL_NAME_SIZE];
+    int error = read_entry(folder, name, entry);
+    if (error == -EBADMSG || error == -EFBIG) {
+        change_suffix(to, name, torn);
+        int rename_error = folder_rename(folder, name, to);
+        losses->dropped += rename_error == 0;
+        return rename_error ? rename_error : error;
+    }
+    if (error)
+        return error;
+    change_suffix(to, name, sending);
+    /* Its age as a claimed one begins now; before the rename, or it would be stale at once. */
+    folder_touch(folder, name);
+    error = folder_rename(folder, name, to);
+    if (!error)
+        memcpy(entry->name, to, sizeof(to));
+    return error;
+}
+
 static int claim_in(int folder, enum backend_kind kind, unsigned place, uint64_t now_unix_ns,
                     struct spool_entry *entry, struct spool_losses *losses)
 {
-    for (;;) {
+    enum { TRIES = 16 };
+    char behind[SPOOL_NAME_SIZE] = "";
+    bool is_careful = false;
+    for (unsigned failed = 0;;) {
         struct search search = {
             .survey = {.folder = folder, .now_unix_ns = now_unix_ns, .losses = losses},
             .kind = kind,
-            .place = place};
+            .place = place,
+            .is_careful = is_careful,
+            .behind = behind};
         int error = folder_each_name(folder, search_in, &search);
+        losses->untaken = failed + search.unreadable;
         if (error || !search.oldest[0])
             return error;
         *entry = (struct spool_entry){.kind = kind, .place = place};
-        change_suffix(entry->name, search.oldest, sending);
-        /* Its age as a claimed one begins now; before the rename, or it would be stale at once. */
-        folder_touch(folder, search.oldest);
-        error = folder_rename(folder, search.oldest, entry->name);
-        if (error == -ENOENT)
-            continue; /* another was faster, or it has expired */
-        if (!error)
-            error = read_entry(folder, entry->name, entry);
+        error = take(folder, search.oldest, entry, losses);
         if (!error)
             return 1;
         buffer_free(&entry->body);
-        if (error != -EBADMSG && error != -EFBIG)
+        bool is_gone = error == -EBADMSG || error == -EFBIG || error == -ENOENT;
+        if (!is_gone && !losses->error) {
+            losses->error = error;
+            memcpy(losses->name, search.oldest, sizeof(losses->name));
+        }
+        /* There may be thousands of the same other user: one more look finds them all. */
+        bool looks_closer = error == -EACCES && !is_careful;
+        is_careful |= looks_closer;
+        if (looks_closer)
+            continue;
+        failed += !is_gone;
+        losses->untaken += !is_gone;
+        if (failed == TRIES)
             return error;
-        char bad[SPOOL_NAME_SIZE];
-        change_suffix(bad, entry->name, torn);
-        error = folder_rename(folder, entry->name, bad);
-        losses->dropped++;
-        if (error)
-            return error;
+        memcpy(behind, search.oldest, sizeof(behind));
     }
 }
 

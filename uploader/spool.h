@@ -7,7 +7,9 @@
  *
  *   1. .T.ID.new while it is written (0600; 0660 where the folder is set-group-id: a process of
  * another user reads it then), then renamed to T.ID.spool.
- *   2. Who sends it claims it: T.ID.spool becomes T.ID.sending by a rename, which one of two makes.
+ *   2. Who sends it reads it, and then claims it: T.ID.spool becomes T.ID.sending by a rename,
+ * which one of two makes. What cannot be read (of another user, no descriptor left) keeps its name,
+ * and those behind it are taken.
  *   3. Sent, dropped or unknown: it is removed. To be tried again: it becomes T.ID.spool.
  *   4. Of a process that was killed in 2 a T.ID.sending stays. Nobody knows whether it arrived: it
  * is never sent again, and removed after an hour.
@@ -47,10 +49,13 @@ struct spool_entry {
     char name[SPOOL_NAME_SIZE]; /* of a claimed one, else empty */
 };
 
-/* Oldest files that a limit removed, and their reasons. */
+/* Oldest files that a limit removed, and their reasons; and what a claim left where it is. */
 struct spool_losses {
     unsigned dropped; /* over the size or age limit, or torn */
     unsigned unknown; /* of step 4 */
+    unsigned untaken; /* not to be read, or not to be renamed */
+    int error;        /* of the first of these, negative; 0: there is none */
+    char name[SPOOL_NAME_SIZE];
 };
 
 /* Writes the entry, whose body and texts stay. Makes room first (oldest_files.h: mostly without a

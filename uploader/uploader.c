@@ -30,6 +30,7 @@
 #include "uploader/last_files.h"
 #include "uploader/routes.h"
 #include "uploader/sender.h"
+#include "uploader/spool_log.h"
 
 static struct {
     uint32_t submitted; /* a blob came, or the end was asked for */
@@ -280,7 +281,7 @@ static enum step next_step(bool drains)
     } else if ((drains || state.finishing) && state.sending) {
         state.busy = true;
         step = STEP_LAST_SEND;
-    } else if (lost_at_end > 0 || ((drains || state.finishing) && sender_has_losses())) {
+    } else if (lost_at_end > 0 || ((drains || state.finishing) && spool_log_has_losses())) {
         /* Still busy: who waits for the end may end the process, so the line comes first. */
         step = STEP_SAY;
     } else if ((drains || state.finishing) && has_sent) {

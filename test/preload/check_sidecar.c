@@ -210,6 +210,56 @@ START_TEST(test_tells_that_the_folder_is_not_there)
 }
 END_TEST
 
+static void start_as(struct run *run, const char *user, const char *port)
+{
+    run_start(run, &(struct run_request){
+                       .program = "/usr/bin/setpriv",
+                       .arguments = (const char *[]){receiver_text("--reuid=%s", user),
+                                                     receiver_text("--regid=%s", user),
+                                                     "--clear-groups", uploader_path(), port, NULL},
+                       .environment = (const char *[]){receiver_text("LIBAGENT_SPOOL=%s", spool),
+                                                       upload_urls(), "LIBAGENT_OUTPUT", NULL},
+                       .without_agent = true,
+                       .seconds = 90});
+}
+
+/* A folder of all without a group: what it may not read stays for who may; what it may is sent. */
+START_TEST(test_tells_what_it_may_not_read)
+{
+    struct run run;
+    const char *port = own_port();
+    if (geteuid() != 0)
+        return; /* another user is to leave them */
+    ck_assert_int_eq(chmod(receiver.folder, 0711), 0);
+    ck_assert_int_eq(mkdir(spool, 0777), 0);
+    ck_assert_int_eq(chmod(spool, 0777), 0);
+    leave_profiles("pyroscope");
+    start_as(&run, "65534", port);
+    wait_for_answer(port, "/metrics", "libagent_uploader_untaken 2\n");
+    ck_assert_str_eq(ask(port, "/healthz"),
+                     "LIBAGENT_SPOOL has profiles that cannot be read: see the log\n503");
+    ck_assert_int_eq(chown(spool, 0, 65534), 0);
+    ck_assert_int_eq(chmod(spool, 02777), 0);
+    leave_profiles("parca");
+    receiver_wait(&receiver, "parca cpu", 1);
+    receiver_wait(&receiver, "parca heap", 1);
+    run_stop(&run, SIGTERM);
+    expect_one_line(&run, ".pyroscope.spool (LIBAGENT_SPOOL) cannot be taken: permission denied "
+                          "(errno 13); it stays there and is tried again; who sends needs the user "
+                          "of the program that left it");
+    ck_assert_int_eq(count_spooled(), 2);
+    run_free(&run);
+    start_uploader(&run, port);
+    receiver_wait(&receiver, "pyroscope cpu", 1);
+    receiver_wait(&receiver, "pyroscope heap", 1);
+    wait_for_answer(port, "/healthz", "ok\n200");
+    ck_assert_ptr_nonnull(strstr(ask(port, "/metrics"), "libagent_uploader_untaken 0\n"));
+    run_stop(&run, SIGTERM);
+    run_expect_quiet_success(&run);
+    run_free(&run);
+}
+END_TEST
+
 /* Nobody would send them, and nobody else says so. */
 START_TEST(test_tells_what_is_for_none_of_its_backends)
 {
@@ -293,9 +343,8 @@ START_TEST(test_pod)
         &app, "-mn",
         receiver_text(
             "for f in /usr/lib/*/libcurl*.so.*; do mount --bind /dev/null $f; done; "
-            "exec setpriv --reuid=%d --regid=%d --clear-groups env LD_PRELOAD=%s %s malloc "
-            "300 main",
-            APP_USER, POD_GROUP, run_agent_path(), run_program_path("recursion")),
+            "exec setpriv --reuid=%d --regid=%d --groups=%d env LD_PRELOAD=%s %s malloc 300 main",
+            APP_USER, APP_USER, POD_GROUP, run_agent_path(), run_program_path("recursion")),
         (const char *[]){receiver_text("LIBAGENT_SPOOL=%s", spool), "LIBAGENT_DIALECT=pyroscope",
                          "LIBAGENT_OUTPUT", "POD_NAME=p-1", "LIBAGENT_SERVICE=app",
                          "LIBAGENT_PROCESSES=prog_*", NULL});
@@ -303,13 +352,12 @@ START_TEST(test_pod)
     run_expect_quiet_success(&app);
     ck_assert_int_eq(count_spooled(), 2);
     /* The sender's root cannot be written but for the spool. */
-    start_in_pod(
-        &sender, "-m",
-        receiver_text("mount --bind %s %s; mount -o remount,ro,bind /; "
-                      "exec setpriv --reuid=%d --regid=%d --clear-groups --no-new-privs %s",
-                      spool, spool, SENDER_USER, POD_GROUP, uploader_path()),
-        (const char *[]){receiver_text("LIBAGENT_SPOOL=%s", spool), "LIBAGENT_OUTPUT",
-                         upload_urls(), NULL});
+    start_in_pod(&sender, "-m",
+                 receiver_text("mount --bind %s %s; mount -o remount,ro,bind /; "
+                               "exec setpriv --reuid=%d --regid=%d --groups=%d --no-new-privs %s",
+                               spool, spool, SENDER_USER, SENDER_USER, POD_GROUP, uploader_path()),
+                 (const char *[]){receiver_text("LIBAGENT_SPOOL=%s", spool), "LIBAGENT_OUTPUT",
+                                  upload_urls(), NULL});
     receiver_wait(&receiver, "pyroscope cpu", 1);
     receiver_wait(&receiver, "pyroscope heap", 1);
     ck_assert_int_eq(receiver_count_with(&receiver, "pyroscope", "pod_name=p-1"), 2);
@@ -336,6 +384,7 @@ Suite *suite(void)
     tcase_add_test(all, test_wants_to_know_where);
     tcase_add_test(all, test_metrics);
     tcase_add_test(all, test_tells_that_the_folder_is_not_there);
+    tcase_add_test(all, test_tells_what_it_may_not_read);
     tcase_add_test(all, test_tells_what_is_for_none_of_its_backends);
     tcase_add_test(all, test_ends_while_it_is_stalled);
     tcase_add_test(all, test_pod);

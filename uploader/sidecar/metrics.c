@@ -11,11 +11,17 @@ enum { CONNECTIONS = 16, CONNECTION_SECONDS = 10 };
 
 static bool spool_is_usable;
 static uint64_t spooled_for_others;
+static uint64_t untaken;
 
 void metrics_note_spool(bool is_usable, uint64_t for_others)
 {
     store_relaxed(&spool_is_usable, is_usable);
     store_relaxed(&spooled_for_others, for_others);
+}
+
+void metrics_note_untaken(uint64_t count)
+{
+    store_relaxed(&untaken, count);
 }
 
 static size_t make_metrics(char *out, size_t size)
@@ -41,8 +47,12 @@ static size_t make_metrics(char *out, size_t size)
                          "# HELP libagent_uploader_for_others Profiles in the spool that none of "
                          "the URLs is for.\n"
                          "# TYPE libagent_uploader_for_others gauge\n"
-                         "libagent_uploader_for_others %lu\n",
-                         load_relaxed(&spooled_for_others));
+                         "libagent_uploader_for_others %lu\n"
+                         "# HELP libagent_uploader_untaken Profiles in the spool that cannot be "
+                         "read.\n"
+                         "# TYPE libagent_uploader_untaken gauge\n"
+                         "libagent_uploader_untaken %lu\n",
+                         load_relaxed(&spooled_for_others), load_relaxed(&untaken));
 }
 
 static enum MHD_Result answer(void *context, struct MHD_Connection *connection, const char *url,
@@ -50,7 +60,6 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
                               size_t *upload_size, void **request)
 {
     (void)context, (void)version, (void)upload, (void)upload_size, (void)request;
-    static const char no_spool[] = "LIBAGENT_SPOOL is not there, or cannot be used\n";
     char text[2048] = "ok\n";
     size_t size = strlen(text);
     unsigned status = MHD_HTTP_OK;
@@ -60,9 +69,12 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
         size = make_metrics(text, sizeof(text));
     else if (strcmp(url, "/healthz") != 0)
         status = MHD_HTTP_NOT_FOUND;
-    else if (!load_relaxed(&spool_is_usable)) {
+    else if (!load_relaxed(&spool_is_usable) || load_relaxed(&untaken)) {
         status = MHD_HTTP_SERVICE_UNAVAILABLE;
-        size = format(text, sizeof(text), "%s", no_spool);
+        size =
+            format(text, sizeof(text), "LIBAGENT_SPOOL %s\n",
+                   load_relaxed(&spool_is_usable) ? "has profiles that cannot be read: see the log"
+                                                  : "is not there, or cannot be used");
     }
     struct MHD_Response *response =
         MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_COPY);

@@ -15,5 +15,7 @@
 int metrics_start(uint16_t port) MUST_USE;
 /* May the spool be used, and how many profiles in it has none of the destinations? */
 void metrics_note_spool(bool is_usable, uint64_t for_others);
+/* So many profiles in it cannot be read. */
+void metrics_note_untaken(uint64_t count);
 
 #endif

@@ -9,7 +9,7 @@
  *   1. What is in the spool is sent, the oldest first.
  *   2. A rename into the folder (inotify) wakes it; and it looks each 15 seconds, in case that the
  *      folder is on a file system that tells nothing. One that is not there, or may not be used, is
- *      told in a line and by /healthz, and looked for each 5 seconds.
+ *      told in a line and by /healthz, and looked for each 5 seconds; so is what may not be read.
  *   3. SIGTERM or SIGINT: what is there is sent within LIBAGENT_EXIT_TIMEOUT; the rest stays in the
  *      spool. It ends with 0. */
 #include <dlfcn.h>
@@ -31,6 +31,7 @@
 #include "uploader/sender.h"
 #include "uploader/sidecar/metrics.h"
 #include "uploader/spool.h"
+#include "uploader/spool_log.h"
 
 #define FOLDER_RETRY_NS (5 * NS_PER_SEC)
 #define FOLDER_LOOK_NS  (15 * NS_PER_SEC)
@@ -142,6 +143,7 @@ static void run(void)
     for (note_signal(); !end_ns; note_signal()) {
         watch_folder();
         uint64_t due_ns = sender_run();
+        metrics_note_untaken(spool_log_untaken());
         note_signal();
         if (!end_ns)
             wait_until(due_ns);

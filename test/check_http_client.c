@@ -5,9 +5,11 @@
 
 #include <arpa/inet.h>
 #include <curl/curl.h>
+#include <dlfcn.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -136,12 +138,12 @@ static bool never(void)
     return false;
 }
 
-static enum http_result post(int number, size_t size)
+static enum http_result post_to(int to_port, int number, size_t size)
 {
     static struct http_response response;
     struct http_request request;
     http_request_begin(&request);
-    snprintf(request.url, sizeof(request.url), "http://127.0.0.1:%d/", port);
+    snprintf(request.url, sizeof(request.url), "http://127.0.0.1:%d/", to_port);
     http_add_header(&request, "X-Number: %d", number);
     char *room = buffer_room(&request.body, size);
     ck_assert_ptr_nonnull(room);
@@ -151,6 +153,11 @@ static enum http_result post(int number, size_t size)
     http_request_free(&request);
     ck_assert_msg(response.result != HTTP_NO_CLIENT, "libcurl is not there");
     return response.result;
+}
+
+static enum http_result post(int number, size_t size)
+{
+    return post_to(port, number, size);
 }
 
 START_TEST(kept_connection_is_used_again)
@@ -269,6 +276,60 @@ START_TEST(a_fork_child_has_its_own)
 }
 END_TEST
 
+/* ---- the environment ---- */
+
+static int environment_reads;
+
+/* libc's own, of all objects here; the test framework asks, too. */
+char *getenv(const char *name)
+{
+    size_t size = strlen(name);
+    environment_reads += strncmp(name, "CK_", 3) != 0;
+    for (char **each = environ; each && *each; each++)
+        if (strncmp(*each, name, size) == 0 && (*each)[size] == '=')
+            return *each + size + 1;
+    return NULL;
+}
+
+char *secure_getenv(const char *name)
+{
+    return getenv(name);
+}
+
+/* It may be moved by setenv at any time; what is there now was not so at the start. */
+START_TEST(no_request_reads_the_environment)
+{
+    ck_assert_ptr_eq(dlsym(RTLD_DEFAULT, "getenv"), (void *)getenv);
+    ck_assert_int_eq(setenv("http_proxy", "http://127.0.0.1:1", 1), 0);
+    ck_assert_int_eq(setenv("no_proxy", "", 1), 0);
+    start_server("", false);
+    ck_assert_int_eq(post(0, SMALL), HTTP_ANSWERED);
+    ck_assert_int_gt(environment_reads, 0); /* libcurl is set up */
+    environment_reads = 0;
+    for (int i = 1; i < 3; i++)
+        ck_assert_int_eq(post(i, SMALL), HTTP_ANSWERED);
+    ck_assert_int_eq(environment_reads, 0);
+}
+END_TEST
+
+START_TEST(the_proxy_of_the_start)
+{
+    enum { NOBODY = 1 };
+    start_server("", false);
+    struct http_client_config proxied = {0};
+    char proxy[64];
+    snprintf(proxy, sizeof(proxy), "http://127.0.0.1:%d", port);
+    proxied.proxies.http = proxy;
+    http_client_start(&proxied);
+    ck_assert_int_eq(post_to(NOBODY, 0, SMALL), HTTP_ANSWERED);
+    ck_assert_int_eq(seen->copies[0], 1);
+    proxied.proxies.except = "example.com,127.0.0.1";
+    http_client_start(&proxied);
+    ck_assert_int_eq(post_to(NOBODY, 1, SMALL), HTTP_NOT_SENT);
+    ck_assert_int_eq(seen->copies[1], 0);
+}
+END_TEST
+
 /* ---- numbers ---- */
 
 START_TEST(numbers_are_those_of_libcurl)
@@ -278,6 +339,8 @@ START_TEST(numbers_are_those_of_libcurl)
     } numbers[] = {
         {CURL_GLOBAL_EVERYTHING, CURL_GLOBAL_ALL},
         {CURL_OPTION_URL, CURLOPT_URL},
+        {CURL_OPTION_PROXY, CURLOPT_PROXY},
+        {CURL_OPTION_NOPROXY, CURLOPT_NOPROXY},
         {CURL_OPTION_READDATA, CURLOPT_READDATA},
         {CURL_OPTION_READFUNCTION, CURLOPT_READFUNCTION},
         {CURL_OPTION_SEEKDATA, CURLOPT_SEEKDATA},
@@ -351,6 +414,8 @@ Suite *suite(void)
     tcase_add_loop_test(all, reset_within_the_body, 0, 2);
     tcase_add_test(all, closed_while_it_was_idle);
     tcase_add_test(all, a_fork_child_has_its_own);
+    tcase_add_test(all, no_request_reads_the_environment);
+    tcase_add_test(all, the_proxy_of_the_start);
     tcase_add_test(all, numbers_are_those_of_libcurl);
     suite_add_tcase(suite, all);
     return suite;

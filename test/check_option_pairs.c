@@ -104,12 +104,14 @@ END_TEST
 START_TEST(the_copy_of_the_environment_is_what_options_are_read_from)
 {
     char text[] = "LIBAGENT_FREQUENCY=11";
-    char *environment[] = {"PATH=/bin", text, "DD_SERVICE=shop", "TMPDIR=/t", "HOME=/", NULL};
+    char *environment[] = {"PATH=/bin",  text, "DD_SERVICE=shop", "TMPDIR=/t", "HOME=/",
+                           "no_proxy=h", NULL};
     char *const *kept = options_keep(environment);
     memset(text, 'x', sizeof(text) - 1); /* the program writes over it */
     ck_assert_str_eq(environment_get(kept, "LIBAGENT_FREQUENCY"), "11");
     ck_assert_str_eq(environment_get(kept, "DD_SERVICE"), "shop");
     ck_assert_str_eq(environment_get(kept, "TMPDIR"), "/t");
+    ck_assert_str_eq(environment_get(kept, "no_proxy"), "h");
     ck_assert_ptr_null(environment_get(kept, "PATH"));
     ck_assert_ptr_null(environment_get(kept, "HOME"));
 }

@@ -256,6 +256,9 @@ static void set_options(void *easy, const struct http_request *request, void *he
     curl.easy_setopt(easy, CURL_OPTION_HTTP_VERSION, (long)CURL_HTTP_1_1);
     curl.easy_setopt(easy, CURL_OPTION_QUICK_EXIT, 1L); /* not known before 7.87 */
     curl.easy_setopt(easy, CURL_OPTION_URL, request->url);
+    curl.easy_setopt(easy, CURL_OPTION_PROXY,
+                     request->socket[0] ? "" : proxies_for_url(&config.proxies, request->url));
+    curl.easy_setopt(easy, CURL_OPTION_NOPROXY, proxies_except(&config.proxies));
     if (request->socket[0])
         curl.easy_setopt(easy, CURL_OPTION_UNIX_SOCKET_PATH, request->socket);
     if (config.ca_file)

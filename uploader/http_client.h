@@ -6,8 +6,9 @@
  * libc knows (own_thread_use_libc), so never an app's thread in the middle of something.
  *
  * What is set: no signals, no redirects (they would carry credentials away), no cookies, no
- * Expect, certificates verified, HTTP/1.1. Proxies as the environment says (http_proxy,
- * https_proxy, no_proxy); none for unix sockets.
+ * Expect, certificates verified, HTTP/1.1. Proxies as the environment said at the start
+ * (proxies.h); none for unix sockets. So no request reads the environment, but where the name of a
+ * host is looked up: libc's resolver has variables of its own.
  *
  * A connection that is kept for the next post may have been closed by the server since. Where
  * libcurl sees that before it sends, it takes a new one; where it finds out later, it would send
@@ -23,9 +24,11 @@
 #include <stdint.h>
 
 #include "uploader/http_message.h"
+#include "uploader/proxies.h"
 
 struct http_client_config {
     const char *ca_file; /* NULL: libcurl's own */
+    struct proxies proxies;
     /* Registered with atexit behind libcurl's and its TLS library's own handlers, so that it runs
      * before them; NULL: nothing. */
     void (*before_exit)(void);

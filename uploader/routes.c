@@ -25,11 +25,12 @@ const char *routes_start(const struct routes_config *config, const char *folder,
     formats = config->formats ? config->formats : FORMAT_PPROF;
     sender_start(&upload, compression, stop);
     uint64_t period_ns = config->upload.period_ns;
-    const struct http_client_config client = {.ca_file = config->upload.ca_file,
-                                              .before_exit = config->before_exit,
-                                              .keeps_connections =
-                                                  period_ns && period_ns <= KEPT_LONGEST_NS,
-                                              .owns_descriptors = log_thread_has_descriptors};
+    struct http_client_config client = {.ca_file = config->upload.ca_file,
+                                        .before_exit = config->before_exit,
+                                        .keeps_connections =
+                                            period_ns && period_ns <= KEPT_LONGEST_NS,
+                                        .owns_descriptors = log_thread_has_descriptors};
+    proxies_find(&client.proxies, config->environment);
     http_client_start(&client);
     return folder;
 }

@@ -86,9 +86,11 @@ static char *const *keep(char *const *environment, const char *const *prefixes)
 char *const *options_keep(char *const *environment)
 {
     /* The agent's own, and the standard ones that are read as fall-backs. */
-    static const char *const prefixes[] = {OPTION_PREFIX, "OTEL_",   "DD_",
-                                           "PYROSCOPE_",  "PARCA_",  "POD_NAME",
-                                           "NODE_NAME=",  "TMPDIR=", NULL};
+    static const char *const prefixes[] = {
+        OPTION_PREFIX, "OTEL_",        "DD_",          "PYROSCOPE_",
+        "PARCA_",      "POD_NAME",     "NODE_NAME=",   "TMPDIR=",
+        "http_proxy=", "https_proxy=", "HTTPS_PROXY=", "all_proxy=",
+        "ALL_PROXY=",  "no_proxy=",    "NO_PROXY=",    NULL};
     return keep(environment, prefixes);
 }
 

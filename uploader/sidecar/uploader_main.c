@@ -175,8 +175,9 @@ static int start(char **environment)
         if (config.destinations[i].kind < BACKEND_FILE)
             places[config.destinations[i].kind]++;
     sender_start(&config, options.compression, has_to_stop);
-    http_client_start(
-        &(struct http_client_config){.ca_file = options.ca_file, .keeps_connections = true});
+    struct http_client_config client = {.ca_file = options.ca_file, .keeps_connections = true};
+    proxies_find(&client.proxies, environment);
+    http_client_start(&client);
     return start_signals();
 }
 

@@ -330,7 +330,8 @@ $(GEN)/profile.pb-c.h: $(GEN)/profile.pb-c.c ;
 
 
 # ---- Whole programs under libagent.so: test/preload --------------------------------------------
-# prog_NAME.c, prog_NAME.cc (C++), prog_musl_NAME.c (musl), prog_gcc_NAME.c (gcc) are the programs; the lines
+# prog_NAME.c, prog_NAME.cc (C++), prog_musl_NAME.c (musl), prog_gcc_NAME.c (gcc), prog_clang_NAME.c are the
+# programs; the lines
 # /* CFLAGS: ... */ and /* LIBS: ... */ in them give their flags. check_NAME.c are the suites.
 
 OTHER_PROGRAMS := $(if $(filter aarch64,$(MACHINE)),$(shell \
@@ -388,6 +389,9 @@ $(PRELOAD)/prog_musl_%: test/preload/prog_musl_%.c Makefile
 
 $(PRELOAD)/prog_gcc_%: test/preload/prog_gcc_%.c Makefile
 	$(call build_program,$(CROSS)gcc)
+
+$(PRELOAD)/prog_clang_%: test/preload/prog_clang_%.c Makefile
+	$(call build_program,clang)
 
 $(PRELOAD)/prog_%: test/preload/prog_%.c Makefile
 	$(call build_program,$(CC))

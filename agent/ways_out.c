@@ -3,6 +3,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/format.h"
 #include "agent/base/log.h"
+#include "agent/base/next.h"
 #include "agent/base/options.h"
 #include "agent/base/sys.h"
 #include "agent/thread/own_thread.h"
@@ -28,6 +29,7 @@ int ways_out_start(char *const *environment, const char *program, void (*before_
         .pid = sys_pid(),
         .routes = {.upload = {.url = options.upload_url,
                               .is_off = !options_ok(PART_UPLOAD),
+                              .lacks_client = next_is_sanitized,
                               .tags = options.tags,
                               .auth_file = options.auth_file,
                               .ca_file = options.ca_file,

@@ -44,6 +44,7 @@ struct next_functions next = {
     .free = first_free,
 };
 AT_START void *next_first_malloc;
+AT_START bool next_is_sanitized;
 
 extern ElfW(Dyn) _DYNAMIC[] HIDDEN;
 
@@ -78,6 +79,17 @@ static void fill_from(const struct dynamic_symbols *symbols, struct next_functio
 #undef X
 }
 
+/* That of threads is not known by names of its own: gcc's exports none where it is linked into the
+ * program. No other allocator defines a spin lock's functions, and libc is who starts the program.
+ * That of memory is clang's alone, and exports its names. */
+static bool is_sanitizer(const struct dynamic_symbols *symbols)
+{
+    bool is_of_threads = dynamic_symbols_find(symbols, "malloc") &&
+                         dynamic_symbols_find(symbols, "pthread_spin_lock") &&
+                         !dynamic_symbols_find(symbols, "__libc_start_main");
+    return is_of_threads || dynamic_symbols_find(symbols, "__msan_init");
+}
+
 void next_lookup(void)
 {
     struct next_functions table = next;
@@ -95,6 +107,7 @@ void next_lookup(void)
         dynamic_symbols_read(object->l_addr, object->l_ld, &symbols);
         if (!next_first_malloc)
             next_first_malloc = dynamic_symbols_find(&symbols, "malloc");
+        next_is_sanitized |= is_sanitizer(&symbols);
         if (behind_us)
             fill_from(&symbols, &table);
         behind_us |= object->l_ld == _DYNAMIC;

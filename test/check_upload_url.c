@@ -171,6 +171,39 @@ START_TEST(variables_of_others)
 }
 END_TEST
 
+/* What libcurl would have sent goes to the spool, else nowhere; files are files. */
+START_TEST(without_a_client_nothing_is_sent)
+{
+    char *none[] = {NULL}, *datadog[] = {"DD_PROFILING_ENABLED=true", "DD_AGENT_HOST=h", NULL};
+    char text[4096];
+    struct upload_options options = {.url = "http://a,file:///f,parca+http://b,http://c",
+                                     .lacks_client = true};
+    own_log_start();
+    load(&options, none);
+    ck_assert_uint_eq(config.count, 1);
+    ck_assert_int_eq(config.destinations[0].kind, BACKEND_FILE);
+    ck_assert(!config.spools_only);
+    ck_assert_int_eq(own_log_lines("profiles are not sent from under this sanitizer"), 1);
+    load(&(struct upload_options){.lacks_client = true}, datadog);
+    ck_assert_uint_eq(config.count, 0);
+    ck_assert_int_eq(own_log_lines("profiles are not sent from under this sanitizer"), 2);
+    load(&(struct upload_options){.url = "file:///f", .lacks_client = true}, none);
+    ck_assert_uint_eq(config.count, 1);
+    options.spool.folder = "/s";
+    load(&options, none);
+    ck_assert_uint_eq(config.count, 4);
+    ck_assert(config.spools_only);
+    ck_assert_uint_eq(config.destinations[3].place, 1);
+    ck_assert_uint_gt(upload_config_describe(&config, text, sizeof(text)), 0);
+    ck_assert_str_eq(text, "profiles for post are left in /s (by LIBAGENT_SPOOL)\n"
+                           "profiles are sent to file, /f (by LIBAGENT_UPLOAD_URL)\n"
+                           "profiles for parca are left in /s (by LIBAGENT_SPOOL)\n"
+                           "profiles for post are left in /s (by LIBAGENT_SPOOL)\n");
+    ck_assert_int_eq(own_log_lines("libagent: "), 2);
+    own_log_remove();
+}
+END_TEST
+
 START_TEST(first_name_of_a_tag_wins)
 {
     load(&(struct upload_options){.url = "http://o", .tags = "env:mine,team:a b"},
@@ -222,6 +255,7 @@ Suite *suite(void)
     tcase_add_test(all, others_are_refused);
     tcase_add_test(all, lists);
     tcase_add_test(all, variables_of_others);
+    tcase_add_test(all, without_a_client_nothing_is_sent);
     tcase_add_test(all, first_name_of_a_tag_wins);
     tcase_add_test(all, each_tag_that_is_left_out_is_named);
     tcase_add_test(all, secrets_are_not_described);

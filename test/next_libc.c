@@ -7,6 +7,7 @@
 
 struct next_functions next;
 void *next_first_malloc;
+bool next_is_sanitized;
 
 /* The table's parameter types are those that all versions of libc share. */
 #define FROM_LIBC(name) next.name = (__typeof__(next.name))(void *)name

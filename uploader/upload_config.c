@@ -83,6 +83,28 @@ static void find_destinations(struct upload_config *config, char *const *environ
     }
 }
 
+static void send_nothing(struct upload_config *config)
+{
+    const bool has_spool = config->options.spool.folder;
+    size_t sent = 0, kept = 0;
+    for (size_t i = 0; i < config->count; i++) {
+        const bool is_file = config->destinations[i].kind == BACKEND_FILE;
+        sent += !is_file;
+        if (is_file || has_spool)
+            config->destinations[kept++] = config->destinations[i];
+    }
+    config->count = kept;
+    if (!sent || config->spools_only)
+        return;
+    config->spools_only = has_spool;
+    if (has_spool)
+        log_info("profiles are not sent from under this sanitizer: libagent-uploader sends them "
+                 "from LIBAGENT_SPOOL");
+    else
+        log_warn("profiles are not sent from under this sanitizer, but written to files: set "
+                 "LIBAGENT_SPOOL and let libagent-uploader send them");
+}
+
 /* ---- as whom ---- */
 
 static bool add(struct tags *tags, const char *name, const char *value)
@@ -152,6 +174,8 @@ void upload_config_load(struct upload_config *config, const struct upload_option
     config->spools_only = false;
     if (!options->is_off)
         find_destinations(config, environment);
+    if (options->lacks_client)
+        send_nothing(config);
     if (!config->count)
         return;
     config->identity = (struct upload_identity){.pid = pid};
@@ -211,11 +235,14 @@ void upload_config_credentials(const struct upload_config *config, size_t index,
 size_t upload_config_describe(const struct upload_config *config, char *out, size_t size)
 {
     size_t used = 0;
-    if (config->spools_only)
-        used = format(out, size, "profiles for %s are left in %s (by LIBAGENT_SPOOL)\n",
-                      backend_name(config->destinations[0].kind), config->options.spool.folder);
-    for (size_t i = 0; i < config->count && !config->spools_only; i++) {
+    for (size_t i = 0; i < config->count; i++) {
         const struct destination *destination = &config->destinations[i];
+        if (config->spools_only && destination->kind != BACKEND_FILE) {
+            used += format(out + used, size - used,
+                           "profiles for %s are left in %s (by LIBAGENT_SPOOL)\n",
+                           backend_name(destination->kind), config->options.spool.folder);
+            continue;
+        }
         struct credentials credentials;
         char known[128];
         upload_config_credentials(config, i, &credentials);

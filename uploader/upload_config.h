@@ -25,6 +25,7 @@
 struct upload_options {
     const char *url;              /* LIBAGENT_UPLOAD_URL, NULL: none */
     bool is_off;                  /* an option is wrong: nothing is sent, whatever says where */
+    bool lacks_client;            /* libcurl may not run in this process */
     const char *tags;             /* LIBAGENT_TAGS, NULL: none */
     const char *auth_file;        /* LIBAGENT_AUTH_FILE, NULL: none */
     const char *ca_file;          /* LIBAGENT_CA_FILE, NULL: the system's */
@@ -39,7 +40,7 @@ struct upload_config {
     struct credentials credentials[UPLOAD_DESTINATIONS]; /* of the environment */
     size_t count;
     const char *variable; /* that says where, NULL: nowhere */
-    bool spools_only;     /* the one destination has no address: all goes to the spool */
+    bool spools_only;     /* nothing is sent: what is for a backend goes to the spool */
     struct upload_identity identity;
     struct upload_options options;
 };

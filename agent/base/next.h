@@ -4,11 +4,12 @@
  * A member is NULL where no object defines the name (musl, old glibc without libpthread, no
  * C23): callers in the agent check, hooks fall back as they document.
  *
- * Owns: `next`. Context: any (reads). Locks: none. */
+ * Owns: `next` and what is told of the objects beside it. Context: any (reads). Locks: none. */
 #ifndef LIBAGENT_NEXT_H
 #define LIBAGENT_NEXT_H
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -102,5 +103,11 @@ extern HIDDEN struct next_functions next;
 /* malloc as libc itself calls it: ours, unless the executable or an object before us in the
  * loader's order has one of its own. */
 extern void *next_first_malloc;
+/* A sanitizer of threads or of memory is in the process, and libcurl cannot run there. That of
+ * threads crashes in its malloc, and in whatever of libc it stands before, in a thread that it did
+ * not see being made; of one that it did see it makes something of the program's (exit waits for
+ * it, no thread can be made in a fork child). That of memory ends the process where code that is
+ * not compiled for it hands what it wrote to libc. */
+extern bool next_is_sanitized;
 
 #endif

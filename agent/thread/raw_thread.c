@@ -39,10 +39,6 @@ struct block {
 
 static struct block blocks[BLOCKS];
 
-/* Of every sanitizer's run-time library: memcpy and the like are theirs then, and want to know the
- * calling thread. */
-extern void of_sanitizer(void) __asm__("__sanitizer_print_stack_trace") __attribute__((weak));
-
 /* Gives the new thread's id or a negative errno. The new thread calls routine(NULL) and ends. */
 long raw_thread_clone(unsigned long flags, void *stack_top, uint32_t *tid, uint32_t *tid_too,
                       uintptr_t control, void *(*routine)(void *));
@@ -199,11 +195,6 @@ void raw_threads_wait_ended(void)
         while ((taken = load_acquire(&blocks[i].taken)) != 0 && load_relaxed(&blocks[i].pid) == pid)
             sys_call4(SYS_futex, (uintptr_t)&blocks[i].taken, FUTEX_WAIT, taken, NULL);
     }
-}
-
-bool raw_thread_possible(void)
-{
-    return !of_sanitizer;
 }
 
 int raw_thread_create(void *(*routine)(void *), size_t stack_size)

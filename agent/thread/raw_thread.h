@@ -18,8 +18,6 @@
 
 #include "agent/base/compiler.h"
 
-/* False where the functions that the thread calls are not libc's own. */
-bool raw_thread_possible(void);
 /* Starts it; routine's return ends it. 0 or a negative errno (-EAGAIN: three exist). */
 int raw_thread_create(void *(*routine)(void *), size_t stack_size) MUST_USE;
 /* Waits until all have ended and are off their memory (the kernel may count them a little longer).

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -179,6 +180,35 @@ START_TEST(what_cannot_be_unshared_stays_shared)
 }
 END_TEST
 
+static long policy;
+static long policy_set; /* -1: none */
+
+static bool has_policy(long number, const long args[6], long *result)
+{
+    *result = number == SYS_sched_getscheduler ? policy : 0;
+    if (number == SYS_sched_setscheduler) {
+        ck_assert_int_eq(args[0], 0);
+        ck_assert_int_eq(((const struct sched_param *)args[2])->sched_priority, 0);
+        policy_set = args[1];
+    }
+    return number == SYS_sched_getscheduler || number == SYS_sched_setscheduler;
+}
+
+static const struct {
+    long policy, set;
+} policies[] = {{SCHED_FIFO, SCHED_OTHER}, {SCHED_RR, SCHED_OTHER}, {SCHED_OTHER, -1},
+                {SCHED_BATCH, -1},         {SCHED_IDLE, -1},        {-ENOSYS, -1}};
+
+START_TEST(it_is_not_realtime)
+{
+    policy = policies[_i].policy;
+    policy_set = -1;
+    sys_override = has_policy;
+    start_and_wait();
+    ck_assert_int_eq(policy_set, policies[_i].set);
+}
+END_TEST
+
 /* ---- failure ---- */
 
 static int refuse(void *thread, const void *attributes, void *(*routine)(void *), void *argument)
@@ -306,6 +336,7 @@ Suite *suite(void)
     tcase_add_test(threads, it_has_descriptors_of_its_own);
     tcase_add_test(threads, it_has_descriptors_of_its_own_on_an_old_kernel);
     tcase_add_test(threads, what_cannot_be_unshared_stays_shared);
+    tcase_add_loop_test(threads, it_is_not_realtime, 0, ARRAY_SIZE(policies));
     tcase_add_test(threads, a_refused_thread_is_an_error);
     if (own_thread_is_known_to_libc()) {
         tcase_add_test(threads, without_functions_of_libc_there_is_no_thread);

@@ -175,10 +175,22 @@ static bool take_descriptors(void)
     return true;
 }
 
+/* A realtime thread that makes one of ours hands its policy down, and what we do would hold such
+ * threads up. All else stays as it came: niceness, and the processors that the program chose.
+ * (SCHED_DEADLINE is not handed down.) */
+static void leave_realtime(void)
+{
+    const struct sched_param none = {0};
+    long policy = sys_call1(SYS_sched_getscheduler, 0);
+    if (policy == SCHED_FIFO || policy == SCHED_RR)
+        (void)sys_call3(SYS_sched_setscheduler, 0, SCHED_OTHER, &none);
+}
+
 void own_thread_enter(const char *name)
 {
     thread_tls.internal = 1;
     thread_tls.inside = 1;
+    leave_realtime();
     (void)float_mode_enter(); /* not the one of the thread that made this one */
     sys_call2(SYS_prctl, PR_SET_NAME, name);
     if (take_descriptors())

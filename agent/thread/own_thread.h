@@ -2,9 +2,9 @@
  *
  * They block every signal but glibc's internal two (cancellation and the one that carries setuid
  * to all threads), have a small stack, are marked internal (hooks and handler pass them by), and
- * have a descriptor table of their own where the kernel allows it: so they keep nothing of the
- * app's open (the reader of the app's pipe would wait for us), and no number of theirs is ever
- * the app's.
+ * run under no realtime policy, and have a descriptor table of their own where the kernel allows
+ * it: so they keep nothing of the app's open (the reader of the app's pipe would wait for us), and
+ * no number of theirs is ever the app's.
  *
  * Owns: nothing. Context: own_thread_create THR, INIT, TICK, and HOOK or SIG at a moment
  * (agent/thread/moment.h); own_thread_enter in the new thread. Locks: none of ours; pthread_create

@@ -59,16 +59,6 @@ static void on_flush(int number, siginfo_t *info, void *context)
         agent_thread_want_flush();
 }
 
-/* As the kernel would have done it. */
-static void default_action(int number)
-{
-    static const uint64_t by_default[4]; /* the kernel's struct sigaction: SIG_DFL, no flags */
-    uint64_t bit = (uint64_t)1 << (number - 1);
-    sys_call4(SYS_rt_sigaction, number, by_default, NULL, sizeof(bit));
-    sys_call3(SYS_tgkill, sys_pid(), sys_tid(), number);
-    sys_call4(SYS_rt_sigprocmask, SIG_UNBLOCK, &bit, NULL, sizeof(bit));
-}
-
 static void wait_written(uint64_t deadline_ns)
 {
     while (load_acquire(&term_state) == 1 && clock_monotonic_ns() < deadline_ns)
@@ -91,7 +81,7 @@ static void on_term(int number, siginfo_t *info, void *context)
             wait_written(deadline);
         }
     }
-    default_action(number);
+    sys_default_action(number);
 }
 
 static void (*const handlers[PURPOSES])(int, siginfo_t *, void *) = {

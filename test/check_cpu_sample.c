@@ -283,6 +283,7 @@ static int check_tail(const struct window_row *row, void *data)
 START_TEST(a_tail_has_the_place_where_its_thread_began)
 {
     start();
+    cpu_sample_start();
     /* The main thread, one whose birth was seen, one that was found. */
     const uint64_t roots[] = {getauxval(AT_ENTRY), 4711, 0};
     for (uint64_t i = 0; i < ARRAY_SIZE(roots); i++) {

@@ -217,6 +217,28 @@ START_TEST(a_thread_of_another_runtime_is_sampled_without_its_data)
 }
 END_TEST
 
+/* By the system call, as on a kernel that keeps the instruction from user space. */
+START_TEST(a_thread_with_another_pointer_for_a_while_is_sampled_without_its_data)
+{
+    start();
+    struct thread_slot *slot = thread_attach(0, 0);
+    scheduler_cputimer.thread_begin(slot);
+    sys_override = has_foreign_pointer;
+    thread_tls.inside = 1; /* where that was looked at, no sample would be taken */
+    burn_until_enough(STAT_CPU_SAMPLES);
+    /* A handler that has put that pointer there came in the middle of a sample. */
+    thread_guard_enter(slot);
+    burn_until_enough(STAT_CPU_DROPPED_INSIDE);
+    thread_guard_leave(slot);
+    sys_override = NULL;
+    burn_until_enough(STAT_CPU_DROPPED_INSIDE);
+    thread_tls.inside = 0;
+    ck_assert_int_eq(slot->thread, SLOT_OF_OURS);
+    ck_assert_uint_eq(stats_get(STAT_THREADS_FOREIGN), 0);
+    burn_until_enough(STAT_CPU_SAMPLES);
+}
+END_TEST
+
 /* ---- end ---- */
 
 START_TEST(after_the_end_no_timer_is_left)
@@ -404,6 +426,7 @@ Suite *suite(void)
     tcase_add_test(timers, what_is_put_off_is_not_lost);
     tcase_add_test(timers, a_thread_that_was_found_is_sampled_and_takes_its_slot);
     tcase_add_test(timers, a_thread_of_another_runtime_is_sampled_without_its_data);
+    tcase_add_test(timers, a_thread_with_another_pointer_for_a_while_is_sampled_without_its_data);
     tcase_add_test(timers, a_thread_on_hold_gets_no_tick_until_it_goes_on);
     tcase_add_test(timers, after_the_end_no_timer_is_left);
     tcase_add_test(timers, after_a_stop_no_sample_is_taken);

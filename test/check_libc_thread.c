@@ -6,6 +6,7 @@
 
 #include "agent/base/sys.h"
 #include "agent/thread/libc_thread.h"
+#include "agent/thread/thread_context.h"
 #include "test/demand.h"
 
 enum { BLOCK_SIZE = 4096 };
@@ -44,6 +45,23 @@ END_TEST
 START_TEST(who_was_not_told_knows_none)
 {
     ck_assert(!libc_thread_is_current(sys_tid()));
+}
+END_TEST
+
+START_TEST(another_pointer_is_seen)
+{
+    static char memory[64];
+    libc_thread_start();
+    ck_assert(libc_thread_has_pointer(thread_pointer()));
+    ck_assert(!libc_thread_has_pointer((uintptr_t)memory));
+    pointer = (uintptr_t)memory;
+    sys_override = answer;
+    ck_assert(libc_thread_has_pointer((uintptr_t)memory));
+    ck_assert(!libc_thread_has_pointer(thread_pointer()));
+    refusal = -ENOSYS;
+    bool is_told = libc_thread_has_pointer((uintptr_t)memory);
+    sys_override = NULL;
+    ck_assert(!is_told);
 }
 END_TEST
 
@@ -107,6 +125,7 @@ Suite *suite(void)
     TCase *tcase = tcase_create("threads");
     tcase_add_test(tcase, a_thread_of_libcs_is_one);
     tcase_add_test(tcase, who_was_not_told_knows_none);
+    tcase_add_test(tcase, another_pointer_is_seen);
     tcase_add_test(tcase, a_block_has_all_its_marks);
     tcase_add_test(tcase, what_cannot_be_read_is_none);
     suite_add_tcase(suite, tcase);

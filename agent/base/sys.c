@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "agent/base/signal_sets.h"
+
 #ifdef LIBAGENT_TEST
 bool (*sys_override)(long number, const long args[6], long *result);
 #endif
@@ -136,6 +138,15 @@ int sys_pid(void)
 int sys_tid(void)
 {
     return (int)sys_call0(SYS_gettid);
+}
+
+void sys_default_action(int signal)
+{
+    static const uint64_t by_default[4]; /* the kernel's struct sigaction: SIG_DFL, no flags */
+    uint64_t bit = SIGNAL_BIT(signal);
+    sys_call4(SYS_rt_sigaction, signal, by_default, NULL, sizeof(bit));
+    sys_call3(SYS_tgkill, sys_pid(), sys_tid(), signal);
+    sys_call4(SYS_rt_sigprocmask, SIG_UNBLOCK, &bit, NULL, sizeof(bit));
 }
 
 int sys_futex_wait(const uint32_t *word, uint32_t expected, uint64_t deadline_ns)

@@ -104,6 +104,10 @@ bool sys_readable(uintptr_t address);
 unsigned long sys_auxv(unsigned long type);
 int sys_pid(void);
 int sys_tid(void);
+/* In the handler of a signal whose default action is the end of the process: does that as the
+ * kernel would have, so that the exit status tells it. libc's functions may want data of the
+ * thread. */
+void sys_default_action(int signal);
 /* Waits while *word == expected, until the CLOCK_MONOTONIC time (0: for ever). 0, or negative
  * errno (-ETIMEDOUT, -EAGAIN, -EINTR). */
 int sys_futex_wait(const uint32_t *word, uint32_t expected, uint64_t deadline_ns);

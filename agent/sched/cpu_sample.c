@@ -80,11 +80,16 @@ static void add_known_of(const struct thread_slot *slot, const uint64_t *pcs, ui
 
 #define PCS(...) ((const uint64_t[ARRAY_SIZE(((struct known_stack *)0)->pcs)]){__VA_ARGS__})
 
+static uint64_t main_root;
+
+void cpu_sample_start(void)
+{
+    main_root = sys_auxv(AT_ENTRY); /* not in a sample: errno is thread-local */
+}
+
 uint64_t cpu_sample_root(const struct thread_slot *slot)
 {
-    if (!slot->start_routine && slot->is_main)
-        return sys_auxv(AT_ENTRY);
-    return slot->start_routine;
+    return !slot->start_routine && slot->is_main ? main_root : slot->start_routine;
 }
 
 void cpu_sample_outermost(const struct thread_slot *slot, uint64_t pcs[OUTERMOST])
@@ -188,12 +193,17 @@ static __attribute__((noinline)) void sample(struct thread_slot *slot, void *uco
     tls->inside = 0;
 }
 
-/* In a thread that is not libc's nothing is asked of TLS: so it starts no work of the agent's (a
- * moment), and is walked by cfi, as libunwind would set errno. It is never in a hook, which writes
- * nothing there. */
+/* In a thread that is not libc's, or has another thread pointer just now, nothing is asked of TLS:
+ * so it starts no work of the agent's (a moment), and is walked by cfi, as libunwind would set
+ * errno. It is in no hook, unless a handler that came in the middle of one put that pointer there.
+ */
 static void sample_without_tls(struct thread_slot *slot, void *ucontext)
 {
     uint64_t end;
+    if (slot->guard & 1) {
+        stats_add(STAT_CPU_DROPPED_INSIDE, 1);
+        return;
+    }
     (void)take_sample(slot, &unwinder_cfi, ucontext, &end);
 }
 
@@ -201,7 +211,7 @@ void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext)
 {
     if (thread_has_tls(slot))
         sample(slot, ucontext);
-    else if (load_relaxed(&slot->thread) == SLOT_OF_FOREIGN && slot->tid == sys_tid())
+    else if (thread_owns_without_tls(slot))
         sample_without_tls(slot, ucontext);
 }
 

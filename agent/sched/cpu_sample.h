@@ -5,8 +5,8 @@
  * sample that has to be put off (thread inside the agent, no scratch buffer) leaves its time to
  * the next one.
  *
- * Owns: nothing. Context: cpu_sample_inside_handler SIG; the tail THR, INIT, TICK inside no
- * guard. Locks: none. */
+ * Owns: where the main thread began. Context: cpu_sample_start INIT; cpu_sample_inside_handler SIG;
+ * the tail THR, INIT, TICK inside no guard. Locks: none. */
 #ifndef LIBAGENT_CPU_SAMPLE_H
 #define LIBAGENT_CPU_SAMPLE_H
 
@@ -15,6 +15,7 @@
 #include "agent/record/time_recorder.h"
 #include "agent/thread/thread_context.h"
 
+void cpu_sample_start(void);
 void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext);
 /* Accounts the CPU time of a thread after its last sample, up to its clock's value `now_ns`. */
 void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns);

@@ -40,10 +40,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
         tick_ring();
         return;
     }
-    /* Sent by somebody: the end of the process, as without us, so that its status tells. */
-    static const struct sigaction by_default;
-    next.sigaction(number, &by_default, NULL);
-    sys_call3(SYS_tgkill, sys_pid(), sys_tid(), number);
+    sys_default_action(number); /* sent by somebody */
 }
 
 /* An odd number of microseconds, as no program asks for: so one of the program's is known. */

@@ -63,15 +63,6 @@ static long kernel_sigaction(const struct kernel_action *action, struct kernel_a
     return sys_call4(SYS_rt_sigaction, SAMPLING_SIGNAL, action, old, sizeof(action->mask));
 }
 
-/* The default action is the end of the process: done by the kernel, so that the exit status tells
- * the signal. It comes at once. */
-static void default_action(void)
-{
-    static const struct kernel_action by_default;
-    kernel_sigaction(&by_default, NULL);
-    sys_call3(SYS_tgkill, sys_pid(), sys_tid(), SAMPLING_SIGNAL);
-}
-
 /* libc's handler has the mask that it asked for: that of the interrupted code, and its signal. */
 static void chain(signal_handler handler, int signal, siginfo_t *info, void *context)
 {
@@ -105,7 +96,7 @@ static void on_signal(int signal, siginfo_t *info, void *context)
     }
     uintptr_t chained = load_acquire(&previous);
     if (chained == (uintptr_t)SIG_DFL)
-        default_action();
+        sys_default_action(signal);
     else if (chained != (uintptr_t)SIG_IGN)
         chain((signal_handler)chained, signal, info, context);
 }

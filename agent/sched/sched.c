@@ -88,6 +88,7 @@ const struct scheduler *scheduler_start(struct sched_request *request)
     }
     if (!request->cpu && !request->wall)
         return NULL;
+    cpu_sample_start();
     int error = scheduler->start(request);
     if (error == -EBUSY) { /* said there */
         scheduler = &scheduler_event;

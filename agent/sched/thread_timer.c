@@ -171,13 +171,16 @@ void thread_timer_repeat(struct thread_slot *slot)
     set_own(slot, true);
 }
 
-/* A thread that is not libc's has no data of ours to ask. */
-static bool is_own(const struct thread_slot *slot)
+/* A function of its own: inlined, TLS could be read before it is known to be there. */
+static __attribute__((noinline)) bool is_current(const struct thread_slot *slot)
 {
-    if (load_relaxed(&slot->thread) != SLOT_OF_OURS)
-        return load_relaxed(&slot->tid) == sys_tid();
-    const struct thread_slot *own = thread_current();
-    return own && own == slot;
+    return thread_current() == slot;
+}
+
+static bool is_own(struct thread_slot *slot)
+{
+    bool has_tls = load_relaxed(&slot->thread) == SLOT_OF_OURS && thread_has_tls(slot);
+    return has_tls ? is_current(slot) : thread_owns_without_tls(slot);
 }
 
 void thread_timer_follow(struct thread_slot *slot, const void *ucontext)

@@ -6,6 +6,31 @@
 #if defined(__x86_64__)
 
 #include <asm/prctl.h>
+#include <sys/auxv.h>
+
+#ifndef AT_HWCAP2
+#define AT_HWCAP2 26
+#endif
+
+/* rdfsbase is for user space, too. */
+enum { HWCAP2_FSGSBASE = 2 };
+static bool has_instruction;
+
+static void choose_way(void)
+{
+    has_instruction = sys_auxv(AT_HWCAP2) & HWCAP2_FSGSBASE;
+}
+
+static bool ask_instruction(uintptr_t *pointer)
+{
+#ifdef LIBAGENT_TEST
+    if (sys_override)
+        return false;
+#endif
+    if (likely(has_instruction))
+        __asm__ volatile("rdfsbase %0" : "=r"(*pointer));
+    return has_instruction;
+}
 
 enum {
     /* In glibc's struct pthread: at 720 from 2.11 on. */
@@ -29,6 +54,14 @@ static bool has_own_address(uintptr_t control)
 }
 
 #elif defined(__aarch64__)
+
+static void choose_way(void) {}
+
+static bool ask_instruction(uintptr_t *pointer)
+{
+    (void)pointer;
+    return false; /* the other way is one */
+}
 
 enum {
     /* glibc's struct pthread lies right below the thread pointer, and its id 208 from its begin:
@@ -79,6 +112,13 @@ ptrdiff_t libc_thread_id_offset(void)
 void libc_thread_start(void)
 {
     id_offset = libc_thread_id_offset();
+    choose_way();
+}
+
+bool libc_thread_has_pointer(uintptr_t pointer)
+{
+    uintptr_t now = 0;
+    return (ask_instruction(&now) || ask_pointer(&now)) && now == pointer;
 }
 
 bool libc_thread_is_current(int tid)

@@ -5,7 +5,8 @@
  * written in memory that is not ours, or not there. Method: libc's block holds the kernel's id of
  * its thread; on x86-64 it begins with its own address, twice.
  *
- * Owns: nothing but the place of that id. Context: as said at each function. Locks: none. */
+ * Owns: nothing but the place of that id, and how the pointer is asked for. Context: as said at
+ * each function. Locks: none. */
 #ifndef LIBAGENT_LIBC_THREAD_H
 #define LIBAGENT_LIBC_THREAD_H
 
@@ -30,5 +31,9 @@ ptrdiff_t libc_thread_id_offset(void);
 /* Of the calling thread, whatever its thread pointer; touches no thread-local data. False where
  * nothing is known of the processor. Any context. */
 bool libc_thread_is_current(int tid);
+/* Is that the calling thread's thread pointer now? A program may put another one in its place for a
+ * while. Touches no thread-local data; an instruction, but a system call on x86-64 before
+ * Linux 5.9. Any context. */
+bool libc_thread_has_pointer(uintptr_t pointer);
 
 #endif

@@ -10,7 +10,6 @@
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
 #include "agent/thread/left_threads.h"
-#include "agent/thread/libc_thread.h"
 
 /* Linux 4.14; the headers of older systems lack it. */
 #ifndef MADV_WIPEONFORK
@@ -178,6 +177,7 @@ static void make_blank(struct thread_slot *slot, int tid)
     for (int part = 0; part < OVERHEAD_PARTS; part++)
         store_relaxed(&slot->overhead_ns[part], 0);
     slot->stack_low = slot->stack_high = 0;
+    slot->pointer = 0;
     slot->start_routine = 0;
     memset(slot->outermost, 0, sizeof(slot->outermost));
     slot->start_argument = NULL;
@@ -234,6 +234,13 @@ static void set_stack_high(struct thread_slot *slot, uintptr_t stack_high)
     slot->stack_low = stack_high;
 }
 
+/* In this order: handlers look at the pointer of one of ours. */
+static void make_ours(struct thread_slot *slot)
+{
+    store_relaxed(&slot->pointer, thread_pointer());
+    store_release(&slot->thread, SLOT_OF_OURS);
+}
+
 /* The calling thread and `slot` belong together from here on. */
 static void bind(struct thread_slot *slot, uintptr_t stack_high)
 {
@@ -252,14 +259,13 @@ struct thread_slot *thread_attach(uintptr_t stack_high, uintptr_t start_routine)
     /* In its TLS teardown it has one for a sample only, and gives it back without a look at timers.
      */
     struct thread_slot *slot = thread_tls.left ? NULL : thread_find_slot(tid);
-    if (slot) {
-        store_relaxed(&slot->thread, SLOT_OF_OURS);
-    } else {
+    if (!slot) {
         slot = take_slot(tid);
         if (!slot)
             return NULL;
         slot->cpu_last_ns = clock_thread_cpu_ns();
     }
+    make_ours(slot);
     slot->start_routine = start_routine;
     thread_note_name(slot);
     bind(slot, stack_high);
@@ -297,6 +303,7 @@ struct thread_slot *thread_prepare(uintptr_t start_routine, void *start_argument
 
 void thread_attach_prepared(struct thread_slot *slot)
 {
+    make_ours(slot);
     slot->label.tid = (uint64_t)sys_tid();
     store_release(&slot->tid, (int32_t)slot->label.tid);
     /* cpu_last_ns stays 0: what its birth took is the thread's too. Not if a start came between. */
@@ -333,7 +340,7 @@ void thread_take_over(struct thread_slot *slot)
         thread_release_slot(other);
     thread_tls.slot = slot;
     thread_tls.generation = load_relaxed(&thread_generation);
-    slot->thread = SLOT_OF_OURS;
+    make_ours(slot);
     set_stack_high(slot, 0);
     /* In the handler: values of later keys are in memory that libc would allocate. Such a thread
      * is found to be gone by a scan. */
@@ -341,7 +348,7 @@ void thread_take_over(struct thread_slot *slot)
         set_key(KEY_FIRST_ROUND);
 }
 
-bool thread_ask_tls(struct thread_slot *slot)
+static bool ask_tls(struct thread_slot *slot)
 {
     /* Of another thread: late, from a timer that is gone; there is nothing to do. */
     if (load_relaxed(&slot->thread) == SLOT_OF_FOREIGN || load_relaxed(&slot->tid) != sys_tid())
@@ -352,6 +359,18 @@ bool thread_ask_tls(struct thread_slot *slot)
     store_relaxed(&slot->thread, SLOT_OF_FOREIGN);
     stats_add(STAT_THREADS_FOREIGN, 1);
     return false;
+}
+
+bool thread_has_tls(struct thread_slot *slot)
+{
+    return likely(load_acquire(&slot->thread) == SLOT_OF_OURS)
+               ? likely(libc_thread_has_pointer(load_relaxed(&slot->pointer)))
+               : ask_tls(slot);
+}
+
+bool thread_owns_without_tls(const struct thread_slot *slot)
+{
+    return load_acquire(&slot->state) == SLOT_USED && load_relaxed(&slot->tid) == sys_tid();
 }
 
 void thread_leave(void)

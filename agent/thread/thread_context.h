@@ -11,7 +11,9 @@
  *     creation was not seen, by TICK's scan, whose timer hands the slot to the thread's handler.
  *     Until then nobody knows whether the thread has our TLS: the handler asks before it touches
  *     any, and a slot of a thread that has not stays SLOT_OF_FOREIGN until that thread is gone, so
- *     that no scan adopts it again and no late signal finds the slot another's.
+ *     that no scan adopts it again and no late signal finds the slot another's. A thread that has
+ *     may still have another thread pointer for a while (a runtime's own, an emulator's): each
+ *     handler compares it with the one that the slot has of it.
  *  2. Only its own thread writes it, but for: `overhead_ns` (exchanged to 0 by a flush),
  *     `cpu_last_ns` (a flush accounts the time of a thread that no signal reaches) and the state
  *     (TICK reaps slots of threads that the kernel does not know any more).
@@ -38,6 +40,7 @@
 
 #include "agent/base/compiler.h"
 #include "agent/base/rng.h"
+#include "agent/thread/libc_thread.h"
 #include "agent/thread/user_labels.h"
 
 struct thread_slot;
@@ -91,6 +94,7 @@ struct thread_slot {
     int64_t overhead_ns[OVERHEAD_PARTS]; /* not yet in a window; below 0: too much of it is in one
                                             (agent/sched/cpu_sample.c) */
     uintptr_t stack_low, stack_high;     /* see unwind.h's struct unwind_stack */
+    uintptr_t pointer;                   /* its thread pointer, of one of ours */
     uintptr_t start_routine;             /* 0: main thread, or unknown */
     uint64_t outermost[OUTERMOST];       /* of its last sample, where the routine is not known */
     void *start_argument;                /* between pthread_create and the thread's begin */
@@ -142,13 +146,11 @@ void thread_attach_prepared(struct thread_slot *slot);
 bool thread_is_born(struct thread_slot *slot, int tid) MUST_USE;
 /* In the handler of a thread that TICK adopted: the slot becomes the thread's own. SIG. */
 void thread_take_over(struct thread_slot *slot);
-/* May the handler of this slot's signal use TLS? For one that TICK adopted it asks, once, without
- * touching any. SIG. */
-bool thread_ask_tls(struct thread_slot *slot);
-static inline bool thread_has_tls(struct thread_slot *slot)
-{
-    return likely(load_relaxed(&slot->thread) == SLOT_OF_OURS) || thread_ask_tls(slot);
-}
+/* May the handler of this slot's signal use TLS? It is not touched. Of a thread that TICK adopted
+ * this asks whether it has any, once. Also false in another thread than the slot's. SIG. */
+bool thread_has_tls(struct thread_slot *slot);
+/* Where it is false: is the slot the calling thread's all the same? A system call. SIG. */
+bool thread_owns_without_tls(const struct thread_slot *slot);
 /* Gives back the calling thread's slot. The caller has deleted its timer. THR, HOOK. */
 void thread_leave(void);
 /* Where the calling thread's data are, at or near the end of its stack. Any context. */

@@ -166,10 +166,11 @@ void agent_at_exit(void)
         end(ways_out_exit_deadline_ns(), false);
 }
 
-void agent_before_seccomp(const void *filter)
+void agent_before_silence(const void *filter, const char *what)
 {
     if (!life_is_possible() || !is_this_process() || (filter && !sys_readable((uintptr_t)filter)))
         return;
+    log_info("profiled up to this moment: the program %s", what);
     end(ways_out_exit_deadline_ns(), true);
     /* Nothing of ours may still be on its way: a filter can reach all threads. */
     uint64_t deadline = clock_monotonic_ns() + NS_PER_SEC;

@@ -23,10 +23,11 @@ bool agent_init(char **argv, char **environment) MUST_USE;
 void agent_stay_off(void);
 /* Return from main, exit, quick_exit: writes the last window, within EXIT_LIMIT. INIT. */
 void agent_at_exit(void);
-/* Before the process puts itself under a seccomp filter: writes the last window, ends our threads
- * and timers; no system call is made by the agent afterwards. Nothing is done where `filter`
- * cannot be read, as the kernel will refuse it; NULL: there is none (strict mode). THR. */
-void agent_before_seccomp(const void *filter);
+/* Before the process has system calls, or looks at the clock, end it or raise signals: writes the
+ * last window, ends our threads and timers; the agent makes no system call afterwards, and reads no
+ * clock. Nothing is done where `filter` cannot be read, as the kernel will refuse it; NULL: there
+ * is none (strict mode, and others). `what` says in the log what the program does. THR. */
+void agent_before_silence(const void *filter, const char *what);
 /* Around a call that the kernel refuses to a process with several threads, or that must reach
  * every thread of it: ours are gone between these two. What is recorded stays, and is written after
  * the next period. They may be writing a file: that is waited for a second, with `at_any_price`

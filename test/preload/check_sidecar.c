@@ -243,6 +243,8 @@ START_TEST(test_tells_what_it_may_not_read)
     leave_profiles("parca");
     receiver_wait(&receiver, "parca cpu", 1);
     receiver_wait(&receiver, "parca heap", 1);
+    wait_for_answer(port, "/healthz", "ok\n200");
+    ck_assert_ptr_nonnull(strstr(ask(port, "/metrics"), "libagent_uploader_untaken 2\n"));
     run_stop(&run, SIGTERM);
     expect_one_line(&run, ".pyroscope.spool (LIBAGENT_SPOOL) cannot be taken: permission denied "
                           "(errno 13); it stays there and is tried again; who sends needs the user "

@@ -55,6 +55,12 @@ static size_t make_metrics(char *out, size_t size)
                          load_relaxed(&spooled_for_others), load_relaxed(&untaken));
 }
 
+/* A pod restarts what is not healthy: for one odd file among others that would help nobody. */
+static bool nothing_can_be_taken(void)
+{
+    return load_relaxed(&untaken) && stats_get(STAT_UPLOADS_SENT) == 0;
+}
+
 static enum MHD_Result answer(void *context, struct MHD_Connection *connection, const char *url,
                               const char *method, const char *version, const char *upload,
                               size_t *upload_size, void **request)
@@ -69,7 +75,7 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
         size = make_metrics(text, sizeof(text));
     else if (strcmp(url, "/healthz") != 0)
         status = MHD_HTTP_NOT_FOUND;
-    else if (!load_relaxed(&spool_is_usable) || load_relaxed(&untaken)) {
+    else if (!load_relaxed(&spool_is_usable) || nothing_can_be_taken()) {
         status = MHD_HTTP_SERVICE_UNAVAILABLE;
         size =
             format(text, sizeof(text), "LIBAGENT_SPOOL %s\n",

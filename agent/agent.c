@@ -145,6 +145,7 @@ static void end(uint64_t deadline_ns, bool waits_for_others)
     if (slot && thread_owns(slot) && (slot->guard & 1))
         thread_guard_leave(slot);
     thread_tls.inside++;
+    routes_end_by(deadline_ns);
     if (life_is_on() && life_scheduler)
         unseen_threads_look_now();
     if (life_end(deadline_ns, waits_for_others))

@@ -330,8 +330,8 @@ static int wait_served(uint32_t number, uint64_t deadline_ns)
 /* Where the process may end before they are: else they are written later. */
 static void say_given_up(void)
 {
-    log_error("profiles could not be written in time: given up, lost: %u%s", uploader_left(),
-              flush_is_under_way() ? " and the last window" : "");
+    uploader_thread_say_left("profiles could not be written in time: given up, lost",
+                             flush_is_under_way() ? ", and the last window" : "");
 }
 
 /* In this thread; not while another makes all anew. */

@@ -41,6 +41,13 @@ void uploader_thread_need(void)
                  error_text(error), -error);
 }
 
+void uploader_thread_say_left(const char *what, const char *besides)
+{
+    char backends[128];
+    routes_left(backends, sizeof(backends));
+    log_error("%s: %u%s%s", what, uploader_left(), backends, besides);
+}
+
 void uploader_thread_write_all(bool finishes, uint64_t deadline_ns)
 {
     bool has_thread = own_thread_is_there(&state);
@@ -53,7 +60,7 @@ void uploader_thread_write_all(bool finishes, uint64_t deadline_ns)
     int error =
         has_thread ? uploader_wait_done(deadline_ns) : uploader_drain(deadline_ns, may_send);
     if (error && (finishes || error != -ETIMEDOUT)) /* else they are written later */
-        log_error("the last profiles were not written in time, lost: %u", uploader_left());
+        uploader_thread_say_left("the last profiles were not written in time, lost", "");
     if (hurries && !finishes)
         uploader_resume();
 }

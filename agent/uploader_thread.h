@@ -17,6 +17,8 @@ void uploader_thread_need(void);
 /* What is queued is written until the deadline: by that thread where there is one, else by the
  * calling one. `finishes`: at a stop, or the end. TICK, INIT, THR. */
 void uploader_thread_write_all(bool finishes, uint64_t deadline_ns);
+/* One line: "WHAT: so many", of files and of backends, and what else there is. THR, TICK, SIG. */
+void uploader_thread_say_left(const char *what, const char *besides);
 bool uploader_thread_is_there(void);
 /* True when there is none, at the CLOCK_MONOTONIC deadline (0: none) at the latest. INIT, TICK. */
 bool uploader_thread_wait_none(uint64_t deadline_ns) MUST_USE;

@@ -176,6 +176,41 @@ START_TEST(what_has_no_room_goes_to_the_spool_meanwhile)
 }
 END_TEST
 
+/* Nobody answers, and the end that comes in the middle of a post has a second where a minute would
+ * be allowed: what waits goes to the spool within it, and else is told of; of the post nobody
+ * knows. Before that, all of it is among what an end that does not wait so long has to tell. */
+START_TEST(end_leaves_time_to_keep_what_waits)
+{
+    enum { MORE = 4 };
+    char left[128];
+    start_uploader_with(_i ? spool : NULL, 60 * NS_PER_SEC);
+    start_loop();
+    submit(0, SMALL);
+    int link = accept(listener, NULL, NULL);
+    ck_assert_int_ge(link, 0);
+    for (uint32_t i = 1; i <= MORE; i++)
+        submit(i, SMALL);
+    wait_for_files(1 + MORE);
+    ck_assert_uint_eq(uploader_left(), 0);
+    routes_left(left, sizeof(left));
+    ck_assert_str_eq(left, ", and for backends, once for each: 4; sent without an answer: 1");
+    routes_end_by(clock_monotonic_ns() + NS_PER_SEC);
+    uploader_finish();
+    ck_assert_int_eq(uploader_wait_done(clock_monotonic_ns() + 30 * NS_PER_SEC), 0);
+    ck_assert_int_eq(pthread_join(loop, NULL), 0);
+    close(link);
+    routes_left(left, sizeof(left));
+    ck_assert_str_eq(left, "");
+    ck_assert_uint_eq(stats_get(STAT_UPLOADS_UNKNOWN), 1);
+    if (_i)
+        ck_assert_int_eq(count_files(spool), MORE);
+    ck_assert_uint_eq(stats_get(_i ? STAT_UPLOADS_SPOOLED : STAT_UPLOADS_DROPPED), MORE);
+    ck_assert_int_eq(count_in_log(_i ? "warn: profiles that were sent without an answer: 1"
+                                     : "are lost: 4; sent without an answer: 1"),
+                     1);
+}
+END_TEST
+
 /* ---- several destinations ---- */
 
 static char order[64]; /* of the requests: G to /good, B to /bad */
@@ -246,6 +281,7 @@ Suite *suite(void)
     tcase_add_checked_fixture(all, setup, teardown);
     tcase_add_test(all, files_are_written_meanwhile);
     tcase_add_test(all, what_has_no_room_goes_to_the_spool_meanwhile);
+    tcase_add_loop_test(all, end_leaves_time_to_keep_what_waits, 0, 2);
     tcase_add_test(all, those_that_answer_come_first);
     suite_add_tcase(suite, all);
     return suite;

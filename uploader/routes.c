@@ -3,16 +3,21 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/format.h"
 #include "agent/base/log.h"
 #include "uploader/http_client.h"
 #include "uploader/sender.h"
 
 /* A connection that is kept for longer is closed by one of the many on its way. */
 #define KEPT_LONGEST_NS (60 * NS_PER_SEC)
+/* A post ends 100 ms late, and what is left is written into the spool, by a machine that may be
+ * busy. */
+#define KEEPING_NS (NS_PER_SEC * 2 / 5)
 
 static struct upload_config upload;
 static bool to_files;
 static uint32_t formats;
+static uint64_t end_ns; /* of the process, 0: not in sight */
 
 const char *routes_start(const struct routes_config *config, const char *folder,
                          enum compression compression, int pid, bool (*stop)(void))
@@ -23,6 +28,7 @@ const char *routes_start(const struct routes_config *config, const char *folder,
             folder = upload.destinations[i].url;
     to_files = folder || !upload.count;
     formats = config->formats ? config->formats : FORMAT_PPROF;
+    store_relaxed(&end_ns, 0);
     sender_start(&upload, compression, stop);
     uint64_t period_ns = config->upload.period_ns;
     struct http_client_config client = {.ca_file = config->upload.ca_file,
@@ -81,6 +87,29 @@ uint64_t routes_exit_timeout_ns(void)
     return upload.options.exit_timeout_ns;
 }
 
+void routes_end_by(uint64_t deadline_ns)
+{
+    uint64_t before = load_relaxed(&end_ns);
+    if (!before || deadline_ns < before)
+        store_relaxed(&end_ns, deadline_ns);
+}
+
+uint64_t routes_before_end(uint64_t time_ns)
+{
+    uint64_t end = load_relaxed(&end_ns);
+    return end ? MIN_OF(time_ns, end - KEEPING_NS) : time_ns;
+}
+
+void routes_left(char *out, size_t size)
+{
+    unsigned queued, in_doubt;
+    sender_left(&queued, &in_doubt);
+    out[0] = 0;
+    if (queued || in_doubt)
+        format(out, size, ", and for backends, once for each: %u; sent without an answer: %u",
+               queued, in_doubt);
+}
+
 size_t routes_describe(char *out, size_t size)
 {
     return upload_config_describe(&upload, out, size);
@@ -88,6 +117,7 @@ size_t routes_describe(char *out, size_t size)
 
 void routes_reset_in_child(int pid)
 {
+    end_ns = 0;
     if (upload.count)
         upload_config_new_process(&upload, pid);
     sender_reset_in_child();

@@ -40,6 +40,13 @@ bool routes_send(void);
 void routes_rest(void);
 /* For last tries. */
 uint64_t routes_exit_timeout_ns(void);
+/* The process ends at this CLOCK_MONOTONIC deadline, or sooner. SIG. */
+void routes_end_by(uint64_t deadline_ns);
+/* `time_ns`, or what is sooner: some time before that end, for what is to be done with what is left
+ * then. */
+uint64_t routes_before_end(uint64_t time_ns);
+/* What an end that came too soon leaves of those for backends, in words; nothing: empty. */
+void routes_left(char *out, size_t size);
 /* Where profiles are sent, for people: upload_config_describe. */
 size_t routes_describe(char *out, size_t size);
 void routes_reset_in_child(int pid);

@@ -9,9 +9,9 @@
 #include "agent/base/rng.h"
 #include "agent/base/stats.h"
 #include "uploader/compress.h"
+#include "uploader/delivery.h"
 #include "uploader/http_client.h"
 #include "uploader/retry.h"
-#include "uploader/shipment.h"
 #include "uploader/spool_log.h"
 
 /* A try's limit. */
@@ -43,14 +43,15 @@ struct queue {
     uint64_t spool_look_ns; /* when the spool is looked at next */
     uint64_t given_back;    /* random[0] of the profile that went back to the spool last */
     unsigned given_back_attempt;
-    unsigned count;
+    unsigned count;      /* read by other threads, as max_bytes */
     unsigned sent_since; /* max_bytes changed */
-    bool is_posting;     /* the first is in libcurl's hands and stays where it is */
+    bool is_posting;     /* the first is in libcurl's hands and stays; read by others */
     bool in_failure;     /* the row of failures that has been logged */
     bool refused;        /* it takes nothing; what comes before not_before_ns is dropped */
 };
 
 static const struct upload_config *config;
+static unsigned in_doubt; /* may have arrived; not yet said; read by other threads */
 static enum compression compression;
 static bool (*stop)(void);
 static struct queue queues[UPLOAD_DESTINATIONS];
@@ -62,6 +63,7 @@ static void start_process(void)
 {
     memset(queues, 0, used * sizeof(queues[0]));
     spool_log_start();
+    in_doubt = 0;
     rng_split(&rng);
     spread_ns = (uint64_t)((double)MIN_OF(config->options.period_ns, SPREAD_LIMIT_NS) *
                            (1 - rng_unit(&rng)));
@@ -128,7 +130,7 @@ unsigned sender_pending(void)
 {
     unsigned count = 0;
     for (size_t i = 0; i < used; i++)
-        count += queues[i].count;
+        count += load_relaxed(&queues[i].count);
     return count;
 }
 
@@ -141,7 +143,7 @@ static struct item take_at(struct queue *queue, size_t place)
 {
     struct item *at = &queue->items[place], item = *at;
     queue->bytes -= item.entry.body.size;
-    queue->count--;
+    store_relaxed(&queue->count, queue->count - 1);
     memmove(at, at + 1, (queue->count - place) * sizeof(item));
     queue->items[queue->count] = (struct item){.attempt = 0};
     return item;
@@ -221,7 +223,8 @@ static bool has_room(const struct queue *queue, size_t size)
 
 static void put_last(struct queue *queue, const struct item *item)
 {
-    queue->items[queue->count++] = *item;
+    queue->items[queue->count] = *item;
+    store_relaxed(&queue->count, queue->count + 1);
     queue->bytes += item->entry.body.size;
 }
 
@@ -273,32 +276,6 @@ static bool never_stops(void)
     return false;
 }
 
-static void post_first(size_t index, uint64_t deadline_ns, bool (*stops)(void),
-                       struct http_response *response)
-{
-    static struct credentials credentials; /* 10 KiB, of one thread */
-    const struct spool_entry *entry = &queues[index].items[0].entry;
-    upload_config_credentials(config, index, &credentials);
-    const struct shipment shipment = {
-        .destination = &config->destinations[index],
-        .credentials = &credentials,
-        .identity = &entry->identity,
-        .header = &entry->header,
-        .data = entry->body.data,
-        .size = entry->body.size,
-        .random = {entry->random[0], entry->random[1]},
-    };
-    struct http_request request;
-    http_request_begin(&request);
-    shipment_request(&shipment, &request);
-    if (http_request_error(&request))
-        *response = (struct http_response){.result = HTTP_NOT_SENT, .reason = "no memory"};
-    else
-        http_client_post(&request, deadline_ns, stops, response);
-    http_request_free(&request);
-    memset(&credentials, 0, sizeof(credentials));
-}
-
 static void log_verdict(size_t index, const struct verdict *verdict, struct http_response *response)
 {
     struct queue *queue = &queues[index];
@@ -331,9 +308,9 @@ static void try_first(size_t index, uint64_t deadline_ns, bool (*stops)(void))
     static struct http_response response; /* 2 KiB */
     struct queue *queue = &queues[index];
     struct item *item = &queue->items[0];
-    queue->is_posting = true;
-    post_first(index, deadline_ns, stops, &response);
-    queue->is_posting = false;
+    store_relaxed(&queue->is_posting, true);
+    delivery_post(config, index, &item->entry, deadline_ns, stops, &response);
+    store_relaxed(&queue->is_posting, false);
     const struct verdict verdict = retry_decide(item->entry.kind, &response, item->entry.plain_size,
                                                 item->attempt, rng_unit(&rng), clock_realtime_ns());
     log_verdict(index, &verdict, &response);
@@ -345,6 +322,7 @@ static void try_first(size_t index, uint64_t deadline_ns, bool (*stops)(void))
         break;
     case OUTCOME_UNKNOWN:
         end_first(queue, STAT_UPLOADS_UNKNOWN, "unknown");
+        store_relaxed(&in_doubt, in_doubt + 1);
         break;
     case OUTCOME_DROPPED:
         end_first(queue, STAT_UPLOADS_DROPPED, "dropped");
@@ -461,7 +439,22 @@ void sender_finish(uint64_t deadline_ns, bool may_send)
         while (queues[i].count)
             lost += !keep_at(&queues[i], 0) && !has_spool();
     if (lost)
-        log_error("%u profiles could not be sent before the end, and are lost", lost);
+        log_error(
+            "profiles that could not be sent before the end and are lost: %u; sent without an "
+            "answer: %u",
+            lost, in_doubt);
+    else if (in_doubt)
+        log_warn("profiles that were sent without an answer: %u", in_doubt);
+    store_relaxed(&in_doubt, 0);
+}
+
+void sender_left(unsigned *queued, unsigned *sent_in_doubt)
+{
+    unsigned posting = 0;
+    for (size_t i = 0; i < used; i++)
+        posting += load_relaxed(&queues[i].is_posting);
+    *queued = sender_pending() - posting;
+    *sent_in_doubt = load_relaxed(&in_doubt) + posting;
 }
 
 void sender_say_losses(void)

@@ -17,7 +17,8 @@
  * Each profile's end is one of sent, dropped and unknown; all three are counted (stats.h).
  *
  * Owns: the queues; no other thread touches them. Context: sender_start INIT,
- * sender_reset_in_child INIT; sender_wants, sender_max_bytes any; the rest UP. Locks: none. */
+ * sender_reset_in_child INIT; sender_wants, sender_max_bytes, sender_pending, sender_left any; the
+ * rest UP. Locks: none. */
 #ifndef LIBAGENT_SENDER_H
 #define LIBAGENT_SENDER_H
 
@@ -46,8 +47,10 @@ bool sender_wants(const char *dialect);
 size_t sender_max_bytes(const char *dialect);
 /* Queues the profile, whose bytes stay as they are, for each of them. */
 void sender_take(const struct blob_header *header, const struct buffer *body);
-/* Profiles that are queued. */
+/* Profiles that are queued; once for each destination. */
 unsigned sender_pending(void);
+/* Of these, what waits; and what may have arrived, also before, and has not been told of. */
+void sender_left(unsigned *queued, unsigned *sent_in_doubt);
 /* Posts one profile that is due, if there is one: whoever has others to look after can do that
  * between two. The CLOCK_MONOTONIC time to be called again, UINT64_MAX: nothing is queued. */
 uint64_t sender_run(void);

@@ -79,7 +79,8 @@ static bool is_stuck_locked(void)
 static bool has_to_stop(void)
 {
     lock_acquire(&state.lock);
-    bool stop = state.pausing || (state.finishing && clock_monotonic_ns() >= state.last_try_ns);
+    bool stop = state.pausing ||
+                (state.finishing && clock_monotonic_ns() >= routes_before_end(state.last_try_ns));
     lock_release(&state.lock);
     return stop;
 }
@@ -314,7 +315,7 @@ static void wait_for_news(uint32_t seen, uint64_t limit_ns, bool may_send)
 static void finish_sending(bool may_send)
 {
     lock_acquire(&state.lock);
-    uint64_t deadline_ns = state.last_try_ns;
+    uint64_t deadline_ns = routes_before_end(state.last_try_ns);
     lock_release(&state.lock);
     sender_finish(deadline_ns, may_send);
     has_sent |= may_send;

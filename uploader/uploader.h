@@ -71,7 +71,7 @@ void uploader_resume(void);
 void uploader_pause(bool pausing);
 /* True once uploader_run has returned after uploader_finish, or nothing is queued. */
 bool uploader_is_done(void);
-/* So many profiles are not written yet. */
+/* So many profiles are not written, and not given to the backends' queues yet. */
 uint32_t uploader_left(void);
 /* Waits for that until the CLOCK_MONOTONIC deadline: 0 or -ETIMEDOUT; or -EAGAIN at once when all
  * that is left has failed since the last submit (a full disk: more waiting would be in vain). */

@@ -45,6 +45,28 @@ START_TEST(urls_are_understood)
 }
 END_TEST
 
+/* Whose line it is: no path, which may hold what is secret. */
+START_TEST(names_for_the_log)
+{
+    static const char *const cases[][2] = {
+        {"pyroscope+http://h:4040/base", "pyroscope at h:4040"},
+        {"parca+https://[::1]:7070", "parca at [::1]:7070"},
+        {"http://h/put/secret", "post at h"},
+        {"datadog+unix:///run/apm.socket", "datadog at /run/apm.socket"},
+    };
+    char name[DESTINATION_NAME_SIZE];
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        ck_assert_ptr_null(parse(cases[i][0]));
+        ck_assert_uint_eq(destination_name(&destination, name, sizeof(name)), strlen(cases[i][1]));
+        ck_assert_str_eq(name, cases[i][1]);
+    }
+    /* Of what goes to the spool alone. */
+    destination = (struct destination){.kind = BACKEND_PARCA};
+    destination_name(&destination, name, sizeof(name));
+    ck_assert_str_eq(name, "parca");
+}
+END_TEST
+
 START_TEST(others_are_refused)
 {
     static const char *const wrong[] = {
@@ -252,6 +274,7 @@ Suite *suite(void)
     Suite *suite = suite_create("upload_url");
     TCase *all = tcase_create("all");
     tcase_add_test(all, urls_are_understood);
+    tcase_add_test(all, names_for_the_log);
     tcase_add_test(all, others_are_refused);
     tcase_add_test(all, lists);
     tcase_add_test(all, variables_of_others);

@@ -149,12 +149,25 @@ static struct item take_at(struct queue *queue, size_t place)
     return item;
 }
 
+/* The destination's, as the log has it; of the one thread that sends. */
+static const char *name_of(const struct spool_entry *entry)
+{
+    static char name[DESTINATION_NAME_SIZE];
+    struct destination destination = {.kind = entry->kind};
+    for (size_t i = 0; i < config->count; i++)
+        if (config->destinations[i].kind == entry->kind &&
+            config->destinations[i].place == entry->place)
+            destination = config->destinations[i];
+    destination_name(&destination, name, sizeof(name));
+    return name;
+}
+
 /* The item ends as the statistic says. */
 static void end_item(struct item *item, enum stat_id end, const char *word)
 {
     stats_add(end, 1);
     log_debug("%s %u for %s: %s", item->entry.header.family, item->entry.header.sequence,
-              backend_name(item->entry.kind), word);
+              name_of(&item->entry), word);
     if (item->entry.name[0])
         spool_end(&config->options.spool, item->entry.name);
     buffer_free(&item->entry.body);
@@ -279,7 +292,8 @@ static bool never_stops(void)
 static void log_verdict(size_t index, const struct verdict *verdict, struct http_response *response)
 {
     struct queue *queue = &queues[index];
-    const char *name = backend_name(config->destinations[index].kind);
+    char name[DESTINATION_NAME_SIZE];
+    destination_name(&config->destinations[index], name, sizeof(name));
     if (verdict->outcome == OUTCOME_SENT) {
         if (queue->in_failure)
             log_info("profiles reach %s again", name);

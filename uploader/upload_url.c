@@ -38,6 +38,16 @@ const char *destination_address(const struct destination *destination)
     return transport ? transport + 3 : destination->url;
 }
 
+size_t destination_name(const struct destination *destination, char *out, size_t size)
+{
+    const char *address = destination_address(destination);
+    bool is_path = destination->socket[0] || destination->kind == BACKEND_FILE;
+    const char *path = is_path ? NULL : strchr(address, '/');
+    size_t length = path ? (size_t)(path - address) : strlen(address);
+    return format(out, size, "%s%s%.*s", backend_name(destination->kind), length ? " at " : "",
+                  (int)length, address);
+}
+
 static const struct scheme *find_scheme(const char *text, size_t length)
 {
     for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {

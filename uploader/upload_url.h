@@ -24,6 +24,7 @@ enum {
     UPLOAD_URL_SIZE = 512,
     UPLOAD_SOCKET_SIZE = 108, /* of sockaddr_un */
     UPLOAD_DESTINATIONS = 8,
+    DESTINATION_NAME_SIZE = UPLOAD_URL_SIZE + 16,
 };
 
 struct destination {
@@ -39,6 +40,9 @@ struct destination {
 const char *backend_name(enum backend_kind kind);
 /* HOST[:PORT][/BASE] as it was given, or its socket's path. */
 const char *destination_address(const struct destination *destination);
+/* For the log: "pyroscope at HOST[:PORT]", or the path of its socket or folder. Returns the length.
+ */
+size_t destination_name(const struct destination *destination, char *out, size_t size);
 /* One URL of `length` bytes. NULL, or what is wrong with it, in words. */
 const char *upload_url_parse(const char *text, size_t length,
                              struct destination *destination) MUST_USE;

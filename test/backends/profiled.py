@@ -13,8 +13,8 @@ LIBRARY = os.environ["LIBAGENT_SO"]
 PROGRAMS = pathlib.Path(os.environ["PROGRAMS"])
 UPLOADER = os.environ["LIBAGENT_UPLOADER"]
 RECURSION = PROGRAMS / "prog_recursion"
-# "heap 3 for pyroscope: sent" at the level debug, for each profile that came to an end.
-END = re.compile(r"(\w+) (\d+) for (\w+): (sent|dropped|unknown|kept in the spool)$", re.M)
+# "heap 3 for pyroscope at 127.0.0.1:4040: sent" at the level debug, for each profile that came to an end.
+END = re.compile(r"(\w+) (\d+) for (\w+)(?: at \S+)?: (sent|dropped|unknown|kept in the spool)$", re.M)
 
 
 def clean_environment():

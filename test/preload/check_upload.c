@@ -99,6 +99,9 @@ START_TEST(test_two_of_a_kind)
                                         port, port, port),
                           spool, "LIBAGENT_PROFILES=cpu", NULL});
     run_expect_success(&run);
+    const char *line =
+        receiver_text("a profile was not taken by pyroscope at 127.0.0.1:%d: ", port);
+    ck_assert_msg(strstr(run.err, line) != NULL, "%s", run.err);
     receiver_read(&receiver);
     int made = (int)run_file_count(&run, ".pb.gz");
     ck_assert_int_ge(made, 2);
@@ -252,7 +255,7 @@ START_TEST(test_tls)
     ck_assert_int_eq(receiver_count(&receiver, "pyroscope cpu"), 1);
     recurse(&run, "300", (const char *[]){url, NULL});
     run_expect_success(&run);
-    ck_assert_ptr_nonnull(strstr(run.err, "a profile was not taken by pyroscope: "));
+    ck_assert_ptr_nonnull(strstr(run.err, "a profile was not taken by pyroscope at 127.0.0.1:"));
     ck_assert_ptr_nonnull(strstr(run.err, "could not be sent before the end and are lost: 2; "));
     run_free(&run);
     receiver_read(&receiver);

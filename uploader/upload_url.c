@@ -4,6 +4,8 @@
 
 #include "agent/base/format.h"
 
+enum { PORT_MAX = 65535 };
+
 struct scheme {
     const char *prefix;
     enum backend_kind kind;
@@ -82,6 +84,23 @@ static bool is_host(const char *text, size_t length)
     return length > 0 && text[0] != ':';
 }
 
+/* Behind a name, or an address in brackets; none is as good. */
+static bool has_good_port(const char *text, size_t length)
+{
+    size_t at = length;
+    while (at > 0 && text[at - 1] != ':' && text[at - 1] != ']')
+        at--;
+    if (at == 0 || text[at - 1] == ']')
+        return at == 0 || at == length;
+    unsigned port = 0;
+    for (; at < length && port <= PORT_MAX; at++) {
+        if (text[at] < '0' || text[at] > '9')
+            return false;
+        port = port * 10 + (unsigned)(text[at] - '0');
+    }
+    return port > 0 && port <= PORT_MAX;
+}
+
 static const char *parse_http(const struct scheme *scheme, const char *rest, size_t length,
                               struct destination *destination)
 {
@@ -91,6 +110,8 @@ static const char *parse_http(const struct scheme *scheme, const char *rest, siz
         return "a name or password in it would be seen by others: LIBAGENT_AUTH_FILE holds them";
     if (!is_host(rest, host))
         return "it names no host";
+    if (!has_good_port(rest, host))
+        return "its port is none from 1 to 65535";
     for (size_t i = host; i < length; i++)
         if (rest[i] <= ' ' || rest[i] == '?' || rest[i] == '#' || rest[i] == 0x7f)
             return "its path has a character that is not taken there";

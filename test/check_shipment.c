@@ -99,7 +99,7 @@ START_TEST(credentials_become_headers)
         snprintf(text, sizeof(text),
                  "PYROSCOPE_BASIC_AUTH_USER=%s\nPYROSCOPE_BASIC_AUTH_PASSWORD=%s", pairs[i][0],
                  pairs[i][1]);
-        ck_assert_uint_eq(credentials_read(&credentials, &pyroscope, text), 0);
+        ck_assert_uint_eq(credentials_read(&credentials, &pyroscope, text).count, 0);
         char expected[64];
         snprintf(expected, sizeof(expected), "Authorization: Basic %s\n", pairs[i][2]);
         ck_assert_str_eq(headers_of(&credentials), expected);
@@ -107,7 +107,8 @@ START_TEST(credentials_become_headers)
     ck_assert_uint_eq(
         credentials_read(&credentials, &pyroscope,
                          "PYROSCOPE_AUTH_TOKEN=t\r\nPYROSCOPE_TENANT_ID=o=p\n#x\n\n \n"
-                         "DD_API_KEY=k"),
+                         "DD_API_KEY=k")
+            .count,
         0);
     ck_assert_str_eq(headers_of(&credentials), "Authorization: Bearer t\nX-Scope-OrgID: o=p\n");
     /* A line's end in one would be another header. */
@@ -117,22 +118,22 @@ START_TEST(credentials_become_headers)
 }
 END_TEST
 
-/* For whichever destination it is read, the same line is told. */
-START_TEST(first_line_that_is_none)
+/* For whichever destination it is read, the same lines are told. */
+START_TEST(lines_that_are_none)
 {
     static const struct {
         const char *text;
-        unsigned line;
+        unsigned first, count;
     } cases[] = {
-        {"", 0},
-        {"\r\n# PYROSCOPE\n[a]\nPARCA_BEARER_TOKEN=t\nUPLOAD_AUTH_TOKEN=\n", 0},
-        {"hush", 1},
-        {"=hush", 1},
-        {"DD_API_KEY=k\nDD_API_KEYS=hush\nhush", 2},
-        {"export DD_API_KEY=k\n", 1},
-        {"DD_API_KEY\n", 1},
-        {"PYROSCOPE_AUTH_TOKEN=a\tb\n", 1},
-        {"[a]\n\n[b\n", 3},
+        {"", 0, 0},
+        {"\r\n# PYROSCOPE\n[a]\nPARCA_BEARER_TOKEN=t\nUPLOAD_AUTH_TOKEN=\n", 0, 0},
+        {"hush", 1, 1},
+        {"=hush", 1, 1},
+        {"DD_API_KEY=k\nDD_API_KEYS=hush\nhush", 2, 2},
+        {"export DD_API_KEY=k\n", 1, 1},
+        {"DD_API_KEY\n", 1, 1},
+        {"PYROSCOPE_AUTH_TOKEN=a\tb\n", 1, 1},
+        {"[a]\n\n[b\n", 3, 1},
     };
     static const enum backend_kind kinds[] = {BACKEND_PYROSCOPE, BACKEND_PARCA, BACKEND_DATADOG,
                                               BACKEND_POST};
@@ -140,9 +141,10 @@ START_TEST(first_line_that_is_none)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
             const struct destination destination = {.kind = kinds[k], .url = "http://b"};
-            ck_assert_msg(credentials_read(&credentials, &destination, cases[i].text) ==
-                              cases[i].line,
-                          "%s", cases[i].text);
+            const struct wrong_lines wrong =
+                credentials_read(&credentials, &destination, cases[i].text);
+            ck_assert_msg(wrong.first == cases[i].first && wrong.count == cases[i].count, "%s",
+                          cases[i].text);
         }
 }
 END_TEST
@@ -175,12 +177,12 @@ START_TEST(credentials_by_address)
         strcpy(credentials.text[CREDENTIAL_TOKEN], "old");
         credentials.text[CREDENTIAL_USER][0] = credentials.text[CREDENTIAL_TENANT][0] = 0;
         strcpy(destination.url, cases[i].url);
-        ck_assert_uint_eq(credentials_read(&credentials, &destination, text), WRONG);
+        ck_assert_uint_eq(credentials_read(&credentials, &destination, text).first, WRONG);
         ck_assert_msg(strcmp(headers_of(&credentials), cases[i].headers) == 0, "%s: %s",
                       cases[i].url, headers_of(&credentials));
     }
     destination = (struct destination){.kind = BACKEND_DATADOG, .socket = "/run/a.socket"};
-    ck_assert_uint_eq(credentials_read(&credentials, &destination, text), WRONG);
+    ck_assert_uint_eq(credentials_read(&credentials, &destination, text).first, WRONG);
     ck_assert_str_eq(credentials.text[CREDENTIAL_KEY], "k");
     ck_assert_str_eq(credentials.text[CREDENTIAL_TENANT], "");
 }
@@ -269,7 +271,7 @@ Suite *suite(void)
     tcase_add_test(all, labels_are_unique);
     tcase_add_test(all, credentials_become_headers);
     tcase_add_test(all, credentials_by_address);
-    tcase_add_test(all, first_line_that_is_none);
+    tcase_add_test(all, lines_that_are_none);
     tcase_add_test(all, containers);
     tcase_add_test(all, datadog_event);
     suite_add_tcase(suite, all);

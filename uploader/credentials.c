@@ -87,11 +87,11 @@ static bool is_section_of(const struct destination *destination, const char *lin
            (!address[size] || address[size] == '/');
 }
 
-unsigned credentials_read(struct credentials *credentials, const struct destination *destination,
-                          const char *text)
+struct wrong_lines credentials_read(struct credentials *credentials,
+                                    const struct destination *destination, const char *text)
 {
     bool has_section = false, applies = true;
-    unsigned first_bad = 0;
+    struct wrong_lines wrong = {0};
     for (unsigned number = 1; *text; number++) {
         bool good = true;
         size_t length = 0;
@@ -109,11 +109,11 @@ unsigned credentials_read(struct credentials *credentials, const struct destinat
         } else if (text[0] != '#') {
             good = take_line(credentials, destination->kind, applies, text, length);
         }
-        if (!good && !first_bad)
-            first_bad = number;
+        if (!good && !wrong.count++)
+            wrong.first = number;
         text += step;
     }
-    return first_bad;
+    return wrong;
 }
 
 size_t credentials_names(char *out, size_t size)

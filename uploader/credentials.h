@@ -42,11 +42,15 @@ struct credentials {
 /* Those of the environment. False: one is too long or holds a line's end, and is left out. */
 bool credentials_take(struct credentials *credentials, enum backend_kind kind,
                       char *const *environment);
-/* Those of a file's text for the destination replace what is there. 0, or the first line, from 1,
- * that is none of the above and is left out, whoever it may be for: its name is no backend's, or
- * its value is as above. */
-unsigned credentials_read(struct credentials *credentials, const struct destination *destination,
-                          const char *text);
+/* Lines that are none of the above and are left out, whoever they may be for: the name is no
+ * backend's, or the value is as above. */
+struct wrong_lines {
+    unsigned first; /* from 1; 0: there is none */
+    unsigned count;
+};
+/* Those of a file's text for the destination replace what is there. */
+struct wrong_lines credentials_read(struct credentials *credentials,
+                                    const struct destination *destination, const char *text);
 /* The names that a file can have, separated by commas. */
 size_t credentials_names(char *out, size_t size);
 /* The header Authorization, and the others; nothing where there is nothing. */

@@ -192,19 +192,23 @@ void upload_config_load(struct upload_config *config, const struct upload_option
 /* ---- credentials, and what is shown ---- */
 
 /* A file that stays wrong is told once; no text of it, which may be a secret in the wrong place. */
-static void tell_auth_file(const char *path, long error, unsigned line)
+static void tell_auth_file(const char *path, long error, struct wrong_lines wrong)
 {
     static bool told;
     char what[96], names[512];
-    bool is_news = (error || line) && !told;
-    told = error || line;
+    bool is_wrong = error || wrong.count, is_news = is_wrong && !told;
+    told = is_wrong;
     if (!is_news)
         return;
     if (error)
         format(what, sizeof(what), "cannot be read: %s (errno %ld)", error_text((int)error),
                -error);
+    else if (wrong.count == 1)
+        format(what, sizeof(what), "line %u is not understood and left out", wrong.first);
     else
-        format(what, sizeof(what), "line %u is not understood and left out", line);
+        format(what, sizeof(what),
+               "lines that are not understood and left out: %u, the first is %u", wrong.count,
+               wrong.first);
     credentials_names(names, sizeof(names));
     log_warn("LIBAGENT_AUTH_FILE=%s: %s; accepted is a file of lines NAME=VALUE, # COMMENT or "
              "[HOST:PORT], with a NAME of %s",
@@ -221,14 +225,14 @@ void upload_config_credentials(const struct upload_config *config, size_t index,
     struct buffer text = {0};
     char *room = buffer_room(&text, AUTH_FILE_SIZE);
     long size = -ENOMEM;
-    unsigned line = 0;
+    struct wrong_lines wrong = {0};
     if (room) {
         size = sys_read_file(path, room, AUTH_FILE_SIZE);
         if (size > 0)
-            line = credentials_read(out, &config->destinations[index], room);
+            wrong = credentials_read(out, &config->destinations[index], room);
         memset(room, 0, AUTH_FILE_SIZE);
     }
-    tell_auth_file(path, MIN_OF(size, 0L), line);
+    tell_auth_file(path, MIN_OF(size, 0L), wrong);
     buffer_free(&text);
 }
 

@@ -101,6 +101,8 @@ START_TEST(test_file_that_is_none)
         {"PYROSCOPE_AUTH_TOKEN=new\nPYROSCOPE_AUTH_TOKN=hush\n",
          "line 2 is not understood and left out", "Bearer%20new "},
         {"hush", "line 1 is not understood and left out", "Bearer%20old "},
+        {"#\nhush\nPYROSCOPE_AUTH_TOKEN=new\nhush=1\n[\n",
+         "lines that are not understood and left out: 3, the first is 2", "Bearer%20new "},
     };
     struct run run;
     const char *path = receiver_text("%s/%d/auth", receiver.folder, _i);
@@ -184,7 +186,7 @@ Suite *suite(void)
     Suite *suite = suite_create("upload_identity");
     TCase *http = receiver_case(suite, "http", RECEIVER_HTTP);
     tcase_add_test(http, test_file_is_read_again);
-    tcase_add_loop_test(http, test_file_that_is_none, 0, 3);
+    tcase_add_loop_test(http, test_file_that_is_none, 0, 4);
     tcase_add_test(http, test_two_of_a_kind);
     tcase_add_test(http, test_proxy_of_the_environment);
     tcase_add_test(http, test_container);

@@ -23,9 +23,16 @@ const char *routes_start(const struct routes_config *config, const char *folder,
                          enum compression compression, int pid, bool (*stop)(void))
 {
     upload_config_load(&upload, &config->upload, config->environment, pid);
-    for (size_t i = 0; i < upload.count && !folder; i++)
-        if (upload.destinations[i].kind == BACKEND_FILE)
-            folder = upload.destinations[i].url;
+    for (size_t i = 0; i < upload.count; i++) {
+        const struct destination *destination = &upload.destinations[i];
+        if (destination->kind != BACKEND_FILE)
+            continue;
+        if (folder && strcmp(folder, destination->url) != 0)
+            log_warn("LIBAGENT_OUTPUT=%s is the one folder of files: nothing is written into "
+                     "file://%s of LIBAGENT_UPLOAD_URL",
+                     folder, destination->url);
+        folder = folder ? folder : destination->url;
+    }
     to_files = folder || !upload.count;
     formats = config->formats ? config->formats : FORMAT_PPROF;
     store_relaxed(&end_ns, 0);

@@ -201,6 +201,30 @@ START_TEST(test_file_url)
 }
 END_TEST
 
+/* Which of two folders counts is told; the same one twice is no news. */
+START_TEST(test_file_url_beside_output)
+{
+    struct run run;
+    const char *own = receiver_text("%s/own", receiver.folder);
+    for (int is_same = 0; is_same < 2; is_same++) {
+        const char *other = is_same ? own : receiver_text("%s/other", receiver.folder);
+        recurse(&run, "300",
+                (const char *[]){receiver_text("LIBAGENT_UPLOAD_URL=file://%s", other),
+                                 receiver_text("LIBAGENT_OUTPUT=%s", own), "LIBAGENT_PROFILES=cpu",
+                                 NULL});
+        run_expect_success(&run);
+        const char *line = receiver_text("libagent: warn: LIBAGENT_OUTPUT=%s is the one folder of "
+                                         "files: nothing is written into file://%s of "
+                                         "LIBAGENT_UPLOAD_URL\n",
+                                         own, other);
+        ck_assert_str_eq(run.err, is_same ? "" : line);
+        ck_assert_int_eq(files_in(own, ".pb.gz"), 1 + is_same);
+        ck_assert_int_ne(access(receiver_text("%s/other", receiver.folder), F_OK), 0);
+        run_free(&run);
+    }
+}
+END_TEST
+
 /* The variables of Datadog's own libraries; its agent by a unix socket. */
 START_TEST(test_datadog_socket)
 {
@@ -393,6 +417,7 @@ Suite *suite(void)
     tcase_add_test(http, test_live_heap_for_parca);
     tcase_add_test(http, test_without_output_no_file);
     tcase_add_test(http, test_file_url);
+    tcase_add_test(http, test_file_url_beside_output);
     tcase_add_test(http, test_datadog_key_of_file);
     tcase_add_test(http, test_spool);
     tcase_add_test(http, test_spool_alone);

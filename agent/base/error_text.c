@@ -11,6 +11,7 @@ static const struct {
     const char *text;
 } texts[] = {
     {EACCES, "permission denied"},
+    {EADDRINUSE, "address already in use"},
     {EAGAIN, "too many threads or too little memory"},
     {EBADF, "descriptor closed by the program"},
     {EBUSY, "still in use"},

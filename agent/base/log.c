@@ -197,7 +197,7 @@ static __attribute__((noinline)) void flush_waiting(void)
     }
     uint32_t lost = size == 0 ? load_relaxed(&waiting_lost) : 0;
     if (lost) {
-        size = format(line, sizeof(line), "libagent: warn: %u lines were lost\n", lost);
+        size = format(line, sizeof(line), "libagent: warn: lines that were lost: %u\n", lost);
         if (write_to_standard_error(line, size) == DONE)
             __atomic_fetch_sub(&waiting_lost, lost, __ATOMIC_RELAXED);
     }

@@ -132,6 +132,34 @@ START_TEST(test_wants_to_know_where)
 }
 END_TEST
 
+/* The one line is of what is wrong. */
+START_TEST(test_tells_what_keeps_it_from_starting)
+{
+    static const char *const wrong[] = {"LIBAGENT_SPOOL_LIMIT=x", "LIBAGENT_EXIT_TIMEOUT=x", NULL};
+    const char *option = wrong[_i];
+    /* The receiver's is taken. */
+    const char *port = option ? NULL : receiver_text("%d", receiver.port);
+    const char *line =
+        option ? receiver_text("libagent: error: %s is not understood: ", option)
+               : receiver_text("libagent: error: libagent-uploader cannot listen on port %d: "
+                               "address already in use (errno 98)\n",
+                               receiver.port);
+    struct run run;
+    ck_assert_int_eq(mkdir(spool, 0700), 0);
+    run_program(&run,
+                &(struct run_request){
+                    .program = uploader_path(),
+                    .arguments = (const char *[]){port, NULL},
+                    .environment = (const char *[]){receiver_text("LIBAGENT_SPOOL=%s", spool),
+                                                    upload_urls(), "LIBAGENT_OUTPUT", option, NULL},
+                    .without_agent = true});
+    ck_assert_int_eq(WEXITSTATUS(run.status), 2);
+    ck_assert_msg(strncmp(run.err, line, strlen(line)) == 0, "%s", run.err);
+    ck_assert_msg(strchr(run.err, '\n') == run.err + strlen(run.err) - 1, "%s", run.err);
+    run_free(&run);
+}
+END_TEST
+
 /* What it answers to a GET of the path, with the status behind it; "": nobody listens. */
 static const char *ask(const char *port, const char *path)
 {
@@ -384,6 +412,7 @@ Suite *suite(void)
     tcase_add_test(all, test_sends_each_dialect);
     tcase_add_test(all, test_sends_at_the_end);
     tcase_add_test(all, test_wants_to_know_where);
+    tcase_add_loop_test(all, test_tells_what_keeps_it_from_starting, 0, 3);
     tcase_add_test(all, test_metrics);
     tcase_add_test(all, test_tells_that_the_folder_is_not_there);
     tcase_add_test(all, test_tells_what_it_may_not_read);

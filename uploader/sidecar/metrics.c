@@ -94,10 +94,11 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
 
 int metrics_start(uint16_t port)
 {
+    errno = 0;
     /* Its thread inherits the blocked signals of the caller. */
     struct MHD_Daemon *daemon = MHD_start_daemon(
         MHD_USE_INTERNAL_POLLING_THREAD, port, NULL, NULL, answer, NULL,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)CONNECTION_SECONDS, MHD_OPTION_END);
-    return daemon ? 0 : -EADDRINUSE;
+    return daemon ? 0 : -(errno ? errno : ENOMEM);
 }

@@ -157,7 +157,9 @@ static void run(void)
 static int start(char **environment)
 {
     options_load(environment, "libagent-uploader");
-    if (!options.spool || !options.upload_url || !options_ok(PART_UPLOAD)) {
+    if (!options_ok(PART_UPLOAD)) /* which has been told */
+        return -EINVAL;
+    if (!options.spool || !options.upload_url) {
         log_error("libagent-uploader needs LIBAGENT_SPOOL and LIBAGENT_UPLOAD_URL");
         return -EINVAL;
     }
@@ -191,8 +193,10 @@ int main(int argc, char **argv)
     if (start(environ) != 0)
         return BAD_USE;
     look_at_folder();
-    if (port && metrics_start((uint16_t)port) != 0) {
-        log_error("libagent-uploader cannot listen on port %lu", port);
+    int error = port ? metrics_start((uint16_t)port) : 0;
+    if (error) {
+        log_error("libagent-uploader cannot listen on port %lu: %s (errno %d)", port,
+                  error_text(error), -error);
         return BAD_USE;
     }
     run();

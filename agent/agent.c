@@ -74,8 +74,6 @@ static bool select_process(char **argv, char **environment, const char *executab
     if (!options_select(environment, sys_auxv(AT_SECURE) != 0, names, 1 - rng_unit(&rng)))
         return false;
     options_load(environment, program);
-    if (options.help)
-        ways_out_print_help(environment);
     return options_ok(PART_ALL) && options_ok(PART_OUTPUT) && options.profiles;
 }
 
@@ -100,6 +98,8 @@ static void init(char **argv, char **environment)
         control_start();
         control_signals_start(at_term);
     }
+    if (options.help)
+        ways_out_print_help(environment);
     if (!life_is_possible())
         alloc_stop_for_good();
 }

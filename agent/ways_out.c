@@ -11,6 +11,8 @@
 
 static const uint64_t exit_limit_ns = 3 * NS_PER_SEC;
 
+static bool is_known; /* where profiles go */
+
 static void print_where(void)
 {
     static char text[4096];
@@ -18,44 +20,68 @@ static void print_where(void)
         log_plain(text);
 }
 
+static struct routes_config routes_of_options(char *const *environment)
+{
+    return (struct routes_config){
+        .upload = {.url = options.upload_url,
+                   .is_off = !options_ok(PART_UPLOAD),
+                   .lacks_client = next_is_sanitized,
+                   .tags = options.tags,
+                   .auth_file = options.auth_file,
+                   .ca_file = options.ca_file,
+                   .spool = {options.spool, options.spool_limit},
+                   .spool_kind = (enum backend_kind)options.dialect,
+                   .exit_timeout_ns = options.exit_timeout_ns,
+                   .period_ns = options.period_ns},
+        .formats = options.formats,
+        .environment = environment,
+    };
+}
+
 int ways_out_start(char *const *environment, const char *program, void (*before_exit)(void))
 {
-    const struct uploader_config config = {
+    struct uploader_config config = {
         .folder = options.output,
         .tmpdir = environment_get(environment, "TMPDIR"),
         .output_limit = options.output_limit,
         .compression = options.compression,
         .program = program,
         .pid = sys_pid(),
-        .routes = {.upload = {.url = options.upload_url,
-                              .is_off = !options_ok(PART_UPLOAD),
-                              .lacks_client = next_is_sanitized,
-                              .tags = options.tags,
-                              .auth_file = options.auth_file,
-                              .ca_file = options.ca_file,
-                              .spool = {options.spool, options.spool_limit},
-                              .spool_kind = (enum backend_kind)options.dialect,
-                              .exit_timeout_ns = options.exit_timeout_ns,
-                              .period_ns = options.period_ns},
-                   .formats = options.formats,
-                   .environment = environment,
-                   .before_exit = before_exit},
+        .routes = routes_of_options(environment),
     };
+    config.routes.before_exit = before_exit;
     int error = uploader_start(&config);
     if (!error && routes_send())
         own_thread_use_libc();
     if (!error && options_is_set(&options.formats) && !routes_have_files())
         log_warn("LIBAGENT_FORMAT is of files, of which there are none without LIBAGENT_OUTPUT");
-    if (options.help)
-        print_where();
+    is_known = true;
     return error;
+}
+
+/* NULL: the default one. */
+static const char *folder_in_force(void)
+{
+    return routes_folder() || routes_have_files() ? routes_folder() : "(no files)";
 }
 
 void ways_out_print_help(char *const *environment)
 {
-    static char text[16384];
-    options_help(environment, text, sizeof(text));
+    static char text[16384], urls[UPLOAD_DESTINATIONS * UPLOAD_URL_SIZE];
+    if (!is_known) {
+        const struct routes_config config = routes_of_options(environment);
+        (void)!routes_load(&config, options.output, sys_pid());
+    }
+    const char *where = routes_urls(urls, sizeof(urls));
+    const struct option_shown shown[] = {
+        {&options.upload_url, where || !options.upload_url ? where : "(nothing is sent)"},
+        {&options.tags, routes_tags()},
+        {&options.output, folder_in_force()},
+        {NULL, NULL},
+    };
+    options_help(environment, shown, text, sizeof(text));
     log_plain(text);
+    print_where();
 }
 
 /* Last tries to send take their time; what is then left is counted. */

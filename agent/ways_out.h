@@ -12,7 +12,8 @@
  * later. 0 or a negative errno. */
 int ways_out_start(char *const *environment, const char *program,
                    void (*before_exit)(void)) MUST_USE;
-/* LIBAGENT_HELP=1: the options in force; ways_out_start says then where profiles are sent. */
+/* LIBAGENT_HELP=1: the options in force, and where profiles are sent; where a start follows the
+ * program's, behind it: what is wrong is told once. */
 void ways_out_print_help(char *const *environment);
 /* Until when exit may be held up, counted from now. */
 uint64_t ways_out_exit_deadline_ns(void);

@@ -407,48 +407,6 @@ START_TEST(a_wrong_value_selects_nothing)
 }
 END_TEST
 
-START_TEST(the_help_shows_the_values_in_force)
-{
-    static char text[1 << 15];
-    load(ENVIRONMENT("LIBAGENT_FREQUENCY=99", "LIBAGENT_PERIOD=never", "LIBAGENT_OUTPUT=/p",
-                     "DD_SERVICE=shop"));
-    logged();
-    size_t length = options_help(ENVIRONMENT(), text, sizeof(text));
-    ck_assert_uint_eq(length, strlen(text));
-    ck_assert_int_eq(lines_of(text), 2 * ROW_COUNT);
-    ck_assert_ptr_nonnull(strstr(text, "LIBAGENT_FREQUENCY=99\n    samples in each second"));
-    ck_assert_ptr_nonnull(strstr(text, "(a whole number from 1 to 10000; default 101)\n"));
-    ck_assert_ptr_nonnull(strstr(text, "LIBAGENT_PERIOD=(wrong value)\n"));
-    ck_assert_ptr_nonnull(strstr(text, "LIBAGENT_OUTPUT=/p\n"));
-    ck_assert_ptr_nonnull(strstr(text, "default ${TMPDIR:-/tmp}/libagent-UID)"));
-    ck_assert_ptr_nonnull(strstr(text, "LIBAGENT_SERVICE=shop\n"));
-    ck_assert_ptr_nonnull(strstr(text, "LIBAGENT_ALLOC_INTERVAL=512KiB\n"));
-    /* Cut, it stays within its bounds. */
-    for (size_t size = 0; size < 300; size++) {
-        char cut[301];
-        memset(cut, '#', sizeof(cut));
-        size_t used = options_help(ENVIRONMENT(), cut, size);
-        ck_assert_uint_eq(used, size ? size - 1 : 0);
-        ck_assert_mem_eq(cut, text, used);
-        ck_assert_int_eq(cut[size], '#');
-    }
-}
-END_TEST
-
-START_TEST(the_help_shows_the_default_folder)
-{
-    static char text[1 << 15], expected[128];
-    static char *const tmpdirs[] = {"TMPDIR=/t", "TMPDIR=", "OTHER=1"};
-    for (int i = 0; i < 3; i++) {
-        load(ENVIRONMENT(tmpdirs[i]));
-        options_help(ENVIRONMENT(tmpdirs[i]), text, sizeof(text));
-        snprintf(expected, sizeof(expected), "LIBAGENT_OUTPUT=%s/libagent-%u\n",
-                 i == 0 ? "/t" : "/tmp", (unsigned)geteuid());
-        ck_assert_ptr_nonnull(strstr(text, expected));
-    }
-}
-END_TEST
-
 START_TEST(environment_get_takes_whole_names)
 {
     char *const *environment = ENVIRONMENT("AB=1", "ABC=2", "A", "A=3", "B=");
@@ -479,8 +437,6 @@ Suite *suite(void)
     tcase_add_test(loading, unknown_variables_are_bounded);
     tcase_add_test(loading, service_falls_back);
     tcase_add_test(loading, environment_get_takes_whole_names);
-    tcase_add_test(loading, the_help_shows_the_values_in_force);
-    tcase_add_test(loading, the_help_shows_the_default_folder);
     suite_add_tcase(suite, loading);
     TCase *selecting = tcase_create("select");
     tcase_add_checked_fixture(selecting, setup, NULL);

@@ -37,12 +37,17 @@ START_TEST(urls_are_understood)
         {"https://h/p@q", BACKEND_POST, false, "https://h/p@q", ""},
         {"file:///var/p", BACKEND_FILE, false, "/var/p", ""},
     };
+    char shown[UPLOAD_URL_SIZE];
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         ck_assert_ptr_null(parse(good[i].text));
         ck_assert_int_eq(destination.kind, good[i].kind);
         ck_assert_str_eq(destination.url, good[i].url);
         ck_assert_str_eq(destination.socket, good[i].socket);
         ck_assert_int_eq(destination.is_intake, good[i].is_intake);
+        size_t length = upload_url_show(&destination, shown, sizeof(shown));
+        ck_assert_uint_eq(length, strlen(shown));
+        ck_assert_msg(strncmp(shown, good[i].text, length) == 0, "%s", shown);
+        ck_assert_uint_le(strlen(good[i].text) - length, 1); /* a final '/' */
     }
 }
 END_TEST

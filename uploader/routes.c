@@ -15,12 +15,12 @@
 #define KEEPING_NS (NS_PER_SEC * 2 / 5)
 
 static struct upload_config upload;
+static const char *files_folder;
 static bool to_files;
 static uint32_t formats;
 static uint64_t end_ns; /* of the process, 0: not in sight */
 
-const char *routes_start(const struct routes_config *config, const char *folder,
-                         enum compression compression, int pid, bool (*stop)(void))
+const char *routes_load(const struct routes_config *config, const char *folder, int pid)
 {
     upload_config_load(&upload, &config->upload, config->environment, pid);
     for (size_t i = 0; i < upload.count; i++) {
@@ -33,7 +33,15 @@ const char *routes_start(const struct routes_config *config, const char *folder,
                      folder, destination->url);
         folder = folder ? folder : destination->url;
     }
+    files_folder = folder;
     to_files = folder || !upload.count;
+    return folder;
+}
+
+const char *routes_start(const struct routes_config *config, const char *folder,
+                         enum compression compression, int pid, bool (*stop)(void))
+{
+    folder = routes_load(config, folder, pid);
     formats = config->formats ? config->formats : FORMAT_PPROF;
     store_relaxed(&end_ns, 0);
     sender_start(&upload, compression, stop);
@@ -58,6 +66,11 @@ bool routes_to_files(const char *dialect)
         if (strcmp(dialect, files[i].dialect) == 0)
             return formats & files[i].format;
     return false;
+}
+
+const char *routes_folder(void)
+{
+    return files_folder;
 }
 
 bool routes_have_files(void)
@@ -115,6 +128,21 @@ void routes_left(char *out, size_t size)
     if (queued || in_doubt)
         format(out, size, ", and for backends, once for each: %u; sent without an answer: %u",
                queued, in_doubt);
+}
+
+const char *routes_urls(char *out, size_t size)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < upload.count && !upload.spools_only; i++) {
+        used += format(out + used, size - used, "%s", i ? "," : "");
+        used += upload_url_show(&upload.destinations[i], out + used, size - used);
+    }
+    return used ? out : NULL;
+}
+
+const char *routes_tags(void)
+{
+    return upload.count && upload.identity.tags.length ? upload.identity.tags.text : NULL;
 }
 
 size_t routes_describe(char *out, size_t size)

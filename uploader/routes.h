@@ -3,8 +3,8 @@
  * Files are written where a folder is given, by LIBAGENT_OUTPUT or a file:// URL, and where there
  * is no other way; in the formats that LIBAGENT_FORMAT names, which is of no concern to backends.
  *
- * Owns: the configuration of uploads. Context: routes_start, routes_reset_in_child INIT; the others
- * any, afterwards. Locks: none. */
+ * Owns: the configuration of uploads. Context: routes_load, routes_start, routes_reset_in_child
+ * INIT; the others any, afterwards. Locks: none. */
 #ifndef LIBAGENT_ROUTES_H
 #define LIBAGENT_ROUTES_H
 
@@ -22,8 +22,10 @@ struct routes_config {
     void (*before_exit)(void); /* ends the agent: http_client.h */
 };
 
-/* Returns the folder for files: `folder`, that of a file:// URL, or NULL, the default one. `stop`:
- * has a post under way to end soon? */
+/* What is to be, before a start or without one. Returns the folder for files: `folder`, that of a
+ * file:// URL, or NULL, the default one. */
+const char *routes_load(const struct routes_config *config, const char *folder, int pid);
+/* routes_load, and the start. `stop`: has a post under way to end soon? */
 const char *routes_start(const struct routes_config *config, const char *folder,
                          enum compression compression, int pid, bool (*stop)(void)) MUST_USE;
 /* Are profiles of this dialect wanted anywhere; in files? */
@@ -31,6 +33,8 @@ bool routes_want(const char *dialect);
 bool routes_to_files(const char *dialect);
 /* Is anything? */
 bool routes_have_files(void);
+/* What routes_load returned. */
+const char *routes_folder(void);
 /* What a receiver of this dialect has asked for: bytes of a profile at most, not compressed; 0: no
  * limit. */
 size_t routes_max_bytes(const char *dialect);
@@ -49,6 +53,9 @@ uint64_t routes_before_end(uint64_t time_ns);
 void routes_left(char *out, size_t size);
 /* Where profiles are sent, for people: upload_config_describe. */
 size_t routes_describe(char *out, size_t size);
+/* What is in force: the URLs, in `out`, and the labels; NULL: none. */
+const char *routes_urls(char *out, size_t size);
+const char *routes_tags(void);
 void routes_reset_in_child(int pid);
 
 #endif

@@ -50,6 +50,19 @@ size_t destination_name(const struct destination *destination, char *out, size_t
                   (int)length, address);
 }
 
+size_t upload_url_show(const struct destination *destination, char *out, size_t size)
+{
+    const struct scheme *scheme = schemes;
+    bool is_socket = destination->socket[0];
+    const char *rest = is_socket ? destination->socket : destination->url;
+    /* Of a kind the one whose transport it has. */
+    while (scheme->kind != destination->kind ||
+           (is_socket ? scheme->transport[0] != 0
+                      : strncmp(rest, scheme->transport, strlen(scheme->transport)) != 0))
+        scheme++;
+    return format(out, size, "%s%s", scheme->prefix, rest + strlen(scheme->transport));
+}
+
 static const struct scheme *find_scheme(const char *text, size_t length)
 {
     for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {

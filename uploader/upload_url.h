@@ -43,6 +43,8 @@ const char *destination_address(const struct destination *destination);
 /* For the log: "pyroscope at HOST[:PORT]", or the path of its socket or folder. Returns the length.
  */
 size_t destination_name(const struct destination *destination, char *out, size_t size);
+/* The URL again, as it may be shown: what was given without a final '/'. Returns the length. */
+size_t upload_url_show(const struct destination *destination, char *out, size_t size);
 /* One URL of `length` bytes. NULL, or what is wrong with it, in words. */
 const char *upload_url_parse(const char *text, size_t length,
                              struct destination *destination) MUST_USE;

@@ -220,6 +220,7 @@ const struct option_row option_rows[ROW_COUNT] = {
                         MEMBER(upload_url),
                         .default_text = "PYROSCOPE_SERVER_ADDRESS; DD_TRACE_AGENT_URL or "
                                         "DD_AGENT_HOST where DD_PROFILING_ENABLED is true; none",
+                        .hidden = true,
                         .help = "where profiles are sent, separated by commas: "
                                 "pyroscope+http(s)://, parca+http(s)://, datadog+http(s)://, "
                                 "datadog+unix://, http(s)://, file://"},

@@ -35,6 +35,7 @@ struct option_row {
     uint64_t low, high;       /* TYPE_PERCENT, TYPE_COUNT, TYPE_SIZE, TYPE_DURATION */
     const char *const *words; /* TYPE_WORD, TYPE_WORD_SET: in the order of the enum */
     bool fixed;               /* in the environment alone: it says what this process is */
+    bool hidden;              /* its value may hold what is secret: no line shows it */
     const char *help;
 };
 

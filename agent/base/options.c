@@ -16,6 +16,8 @@ enum {
     ACCEPTED_SIZE = 192,
 };
 
+static const char hidden[] = "(hidden)";
+
 AT_START struct options options;
 
 /* Of each row: the text in force, NULL where a wrong value stands. */
@@ -273,8 +275,8 @@ const char *options_check(const char *key, size_t length, const char *value, boo
         log_error("%s: %s can be set in the environment only", whose, row->name);
     } else if (*value && (strlen(value) > TEXT_MAX || !set_member(&unused, row, value))) {
         describe(row, accepted);
-        log_error("%s: %s=%.*s is not understood: it takes %s", whose, row->name, SHOWN_MAX, value,
-                  accepted);
+        log_error("%s: %s=%.*s is not understood: it takes %s", whose, row->name, SHOWN_MAX,
+                  row->hidden ? hidden : value, accepted);
     } else {
         return row->name;
     }
@@ -288,7 +290,8 @@ static COLD void refuse(enum row_index index, char *const *environment)
     describe(row, accepted);
     parts_off |= 1u << row->part;
     log_error("%s=%.*s is not understood: it takes %s; %s", row->name, SHOWN_MAX,
-              value_of(environment, row->name), accepted, option_consequence[row->part]);
+              row->hidden ? hidden : value_of(environment, row->name), accepted,
+              option_consequence[row->part]);
 }
 
 static COLD void warn_of_unknown(const char *name, size_t length)
@@ -410,7 +413,16 @@ bool options_is_set(const void *member)
     return false;
 }
 
-size_t options_help(char *const *environment, char *out, size_t size)
+static const char *shown_text(const struct option_shown *shown, const struct option_row *row)
+{
+    for (; shown && shown->member; shown++)
+        if ((const char *)shown->member - (const char *)&options == (ptrdiff_t)row->offset)
+            return shown->text;
+    return NULL;
+}
+
+size_t options_help(char *const *environment, const struct option_shown *shown, char *out,
+                    size_t size)
 {
     char folder[256];
     format(folder, sizeof(folder), "%s/" DEFAULT_FOLDER_NAME,
@@ -420,9 +432,14 @@ size_t options_help(char *const *environment, char *out, size_t size)
     for (int i = 0; i < ROW_COUNT && used < size; i++) {
         char accepted[ACCEPTED_SIZE];
         const char *text = text_in_force[i] ? text_in_force[i] : "(wrong value)";
+        const char *instead = text_in_force[i] ? shown_text(shown, &option_rows[i]) : NULL;
         describe(&option_rows[i], accepted);
         if (i == ROW_OUTPUT && text == option_rows[i].default_text)
             text = folder;
+        if (option_rows[i].hidden && text_in_force[i] && text != option_rows[i].default_text)
+            text = hidden;
+        if (instead)
+            text = instead;
         used +=
             format(out + used, size - used, "%s=%s\n    %s (%s; default %s)\n", option_rows[i].name,
                    text, option_rows[i].help, accepted, option_rows[i].default_text);

@@ -132,10 +132,16 @@ void options_overlay(enum option_overlay which, char *const *pairs);
 bool options_ok(enum option_part part);
 /* Was the member of `options` set, to whatever value? */
 bool options_is_set(const void *member);
+/* What is in force where a member of `options` alone does not say it. */
+struct option_shown {
+    const void *member; /* NULL at the end of a list */
+    const char *text;   /* NULL: as without */
+};
 /* The table with the values in force, as LIBAGENT_HELP=1 shows it, into `out`; returns the
- * length. `environment`: that of options_load. The README's table has the same names, defaults and
- * texts. */
-size_t options_help(char *const *environment, char *out, size_t size);
+ * length. `environment`: that of options_load; `shown` may be NULL. The README's table has the same
+ * names, defaults and texts. */
+size_t options_help(char *const *environment, const struct option_shown *shown, char *out,
+                    size_t size);
 /* The value of a variable of `environment`, or NULL. */
 const char *environment_get(char *const *environment, const char *name);
 

@@ -100,6 +100,52 @@ START_TEST(test_help)
 }
 END_TEST
 
+/* Whoever says it: another tool's variable, a file; and nothing that may be secret. */
+START_TEST(test_help_shows_what_is_in_force)
+{
+    static const struct {
+        const char *environment[4], *lines[4];
+    } cases[] = {
+        {{"PYROSCOPE_SERVER_ADDRESS=http://127.0.0.1:1/base/", "DD_ENV=e", "LIBAGENT_OUTPUT"},
+         {"LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:1/base\n", "LIBAGENT_TAGS=env:e\n",
+          "LIBAGENT_OUTPUT=(no files)\n",
+          "profiles are sent to pyroscope, http://127.0.0.1:1/base (by PYROSCOPE_SERVER_ADDRESS)"}},
+        {{"DD_PROFILING_ENABLED=1", "DD_TRACE_AGENT_URL=unix:///run/none"},
+         {"LIBAGENT_UPLOAD_URL=datadog+unix:///run/none\n", "LIBAGENT_OUTPUT=/"}},
+        {{"LIBAGENT_UPLOAD_URL=file:///proc/none", "LIBAGENT_OUTPUT"},
+         {"LIBAGENT_UPLOAD_URL=file:///proc/none\n", "LIBAGENT_OUTPUT=/proc/none\n"}},
+        {{"LIBAGENT_UPLOAD_URL=http://127.0.0.1:1/put?token=hush"},
+         {"LIBAGENT_UPLOAD_URL=(nothing is sent)\n", "LIBAGENT_UPLOAD_URL's 1. is not understood"}},
+        {{"LIBAGENT_UPLOAD_URL=http://127.0.0.1:1,http://me:hush@h"},
+         {"LIBAGENT_UPLOAD_URL=(nothing is sent)\n", "LIBAGENT_UPLOAD_URL's 2. is not understood"}},
+        {{"LIBAGENT_CONFIG=config"}, {"LIBAGENT_FREQUENCY=29\n"}},
+        /* No start at all. */
+        {{"LIBAGENT_START=manual", "PYROSCOPE_SERVER_ADDRESS=http://127.0.0.1:1"},
+         {"LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:1\n"}},
+        {{"LIBAGENT_FREQUENCY=x", "LIBAGENT_PERIOD=x"},
+         {"LIBAGENT_FREQUENCY=(wrong value)\n", "LIBAGENT_PERIOD=(wrong value)\n"}},
+    };
+    const char *environment[8] = {"LIBAGENT_HELP=1", "LIBAGENT_PROFILES=alloc",
+                                  "LIBAGENT_PROCESSES=true"};
+    struct run run;
+    memcpy(environment + 3, cases[_i].environment, sizeof(cases[_i].environment));
+    run_program(
+        &run,
+        &(struct run_request){
+            .program = "/bin/sh",
+            .arguments = (const char *[]){"-c", "echo FREQUENCY=29 > config; exec /bin/true", NULL},
+            .environment = environment});
+    run_expect_success(&run);
+    for (int i = 0; i < 4 && cases[_i].lines[i]; i++) {
+        const char *line = strstr(run.err, cases[_i].lines[i]);
+        ck_assert_msg(line != NULL, "no %s", cases[_i].lines[i]);
+        ck_assert_ptr_null(strstr(line + 1, cases[_i].lines[i])); /* once */
+    }
+    ck_assert_ptr_null(strstr(run.err, "hush"));
+    run_free(&run);
+}
+END_TEST
+
 static size_t lines_of(const char *text)
 {
     size_t lines = 0;
@@ -156,6 +202,7 @@ Suite *suite(void)
     tcase_add_test(tcase, test_off_reads_nothing_else);
     tcase_add_test(tcase, test_musl_program);
     tcase_add_test(tcase, test_help);
+    tcase_add_loop_test(tcase, test_help_shows_what_is_in_force, 0, 8);
     tcase_add_loop_test(tcase, test_wrong_values, 0, sizeof(wrong) / sizeof(wrong[0]));
     suite_add_tcase(suite, tcase);
     return suite;

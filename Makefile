@@ -175,10 +175,16 @@ $(PRODUCT)/libagent-uploader: $(SIDECAR_OBJECTS) $(ARCHIVE)/compress.o Makefile
 map:
 	sh test/lint/make_map.sh shim/exports.list > preload.map
 
-install: all
+# The sender, too, where it has been built: it needs a library that the agent does not.
+install: all $(if $(wildcard libagent-uploader),uploader)
 	install -d $(DESTDIR)$(PREFIX)/lib/libagent $(DESTDIR)$(PREFIX)/include
 	install -m 755 libagent.so $(DESTDIR)$(PREFIX)/lib/libagent/libagent.so
 	install -m 644 agent/libagent.h $(DESTDIR)$(PREFIX)/include/libagent.h
+	if [ -e libagent-uploader ]; then \
+	    install -D -m 755 libagent-uploader $(DESTDIR)$(PREFIX)/bin/libagent-uploader; \
+	else \
+	    echo "libagent-uploader is not installed: make uploader builds it"; \
+	fi
 
 # What is handed out, made twice: both have to be the same.
 .PHONY: dist

@@ -73,6 +73,17 @@ handed_out() {
     }
 }
 
+# Behind the one before, which builds the sender.
+installed() {
+    rm -rf build/installed
+    $MAKE install DESTDIR="$PWD/build/installed" PREFIX=/opt > build/install.log 2>&1 || {
+        cat build/install.log
+        return 1
+    }
+    (cd build/installed/opt && find . -type f | sort | xargs) > build/install.log
+    echo ./bin/libagent-uploader ./include/libagent.h ./lib/libagent/libagent.so | diff - build/install.log
+}
+
 lint "gcc without a warning" without_warning gcc
 lint "clang without a warning" without_warning clang
 lint "clang-tidy" tidy
@@ -83,5 +94,6 @@ lint "format" formatted
 lint "preload.map" map_is_made_of_list
 lint "libagent.so" python3 test/lint/binary.py libagent.so
 lint "what is handed out" handed_out
+lint "what is installed" installed
 lint "README's options" python3 test/lint/readme_options.py README.md libagent.so
 exit $failed

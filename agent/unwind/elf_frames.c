@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "agent/base/arena.h"
 #include "agent/base/stats.h"
@@ -140,19 +139,8 @@ static int complete_debug_frame(const struct elf_image *image, int fd, const str
 /* An open file of the object that is certainly the one that was loaded, or a negative number. */
 static int open_file(const struct elf_image *image, const struct object *object, uint64_t *size)
 {
-    /* O_NONBLOCK: a pipe may have that name by now. */
-    int fd = sys_open(object->is_main ? "/proc/self/exe" : object->path,
-                      O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
-    if (fd < 0)
-        return fd;
-    struct stat status;
-    if (sys_call2(SYS_fstat, fd, &status) == 0 && S_ISREG(status.st_mode) &&
-        elf_is_file_of(image, fd)) {
-        *size = (uint64_t)status.st_size;
-        return fd;
-    }
-    sys_close(fd);
-    return -ESTALE;
+    int fd = object->is_main ? elf_open_loaded(image, "/proc/self/exe", size) : -ENOENT;
+    return fd >= 0 ? fd : elf_open_loaded(image, object->path, size);
 }
 
 bool elf_frames_complete(const struct elf_image *image, struct object *object)

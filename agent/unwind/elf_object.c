@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -326,9 +327,39 @@ static bool same_headers_and_code(const struct elf_image *image, int fd)
            memcmp(bytes, elf_in_memory(image, load->p_vaddr), size) == 0;
 }
 
-bool elf_is_file_of(const struct elf_image *image, int fd)
+int elf_open_loaded(const struct elf_image *image, const char *path, uint64_t *size)
 {
-    return image->build_id_size ? same_build_id(image, fd) : same_headers_and_code(image, fd);
+    /* O_NONBLOCK: a pipe may have that name by now. */
+    int fd = sys_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
+    if (fd < 0)
+        return fd;
+    struct stat status;
+    if (sys_call2(SYS_fstat, fd, &status) == 0 && S_ISREG(status.st_mode) &&
+        (image->build_id_size ? same_build_id(image, fd) : same_headers_and_code(image, fd))) {
+        *size = (uint64_t)status.st_size;
+        return fd;
+    }
+    sys_close(fd);
+    return -ESTALE;
+}
+
+int elf_executed_path(const struct elf_image *image, char *path, size_t size)
+{
+    const char *executed = (const char *)sys_auxv(AT_EXECFN);
+    if (!executed)
+        return -ENOENT;
+    while (executed[0] == '.' && executed[1] == '/')
+        executed += 2;
+    int error = sys_absolute(executed, path, size);
+    if (error)
+        return error;
+    /* It may be a script, or another file by now. */
+    uint64_t file_size;
+    int fd = elf_open_loaded(image, path, &file_size);
+    if (fd < 0)
+        return fd;
+    sys_close(fd);
+    return 0;
 }
 
 static int map_tables(const struct elf_image *image, int fd, uint64_t file_size,

@@ -38,9 +38,12 @@ static inline const uint8_t *elf_in_memory(const struct elf_image *image, uint64
 }
 /* A hash of the begin of its code; 0 where that cannot be read. */
 uint64_t elf_code_hash(const struct elf_image *image);
-/* True when the open file is certainly the one that was loaded: same build id, or, without one,
- * the same program headers and code. */
-bool elf_is_file_of(const struct elf_image *image, int fd);
+/* Opens the file that `path` leads to, where it is certainly the one that was loaded: same build
+ * id, or, without one, the same program headers and code. A descriptor or a negative errno. */
+int elf_open_loaded(const struct elf_image *image, const char *path, uint64_t *size) MUST_USE;
+/* The path that the program was executed by, made absolute, where that leads to the image: all that
+ * tells where there is no /proc. 0 or a negative errno. */
+int elf_executed_path(const struct elf_image *image, char *path, size_t size) MUST_USE;
 
 /* The unwind tables, .eh_frame_hdr and .eh_frame, where they are. An object whose .eh_frame_hdr
  * has no table of ours to search keeps them empty (see elf_frames.h). */

@@ -114,6 +114,8 @@ static struct object *main_program(const struct elf_image *image, struct module_
     size_t room = list->capacity * sizeof(struct module);
     long length = sys_readlink("/proc/self/exe", path, room - 1);
     path[length > 0 ? length : 0] = 0;
+    if (length <= 0 && elf_executed_path(image, path, room) != 0)
+        path[0] = 0;
     return registry_object(image, path, OBJECT_MAIN, true, NULL);
 }
 

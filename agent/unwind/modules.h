@@ -73,7 +73,7 @@ enum object_records { RECORDS_NOT_ASKED, RECORDS_KEPT, RECORDS_NONE };
 
 struct object {
     const char *path; /* as the loader has it, made absolute; the main program's from
-                         /proc/self/exe; "[vdso]" */
+                         /proc/self/exe, or as it was executed; "[vdso]" */
     uint8_t build_id[BUILD_ID_MAX];
     uint8_t build_id_size; /* 0: none */
     uint8_t segment_count;

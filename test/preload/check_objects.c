@@ -168,6 +168,31 @@ START_TEST(a_root_that_is_an_overlay)
 }
 END_TEST
 
+/* As in a chroot: the program's own file is found by what was executed. */
+START_TEST(no_proc)
+{
+    if (geteuid() != 0)
+        return;
+    const char *plugin = argument("there", "segments_plugin");
+    char script[4 * PATH_MAX], path[PATH_MAX + 16];
+    snprintf(script, sizeof(script),
+             "cp %s program; mount -t tmpfs none /proc; exec env LD_PRELOAD=%s ./program %s",
+             run_program_path("objects"), run_agent_path(), plugin);
+    struct run run;
+    struct profile profile;
+    run_in_own_mounts(&run, script, environment);
+    run_expect_quiet_success(&run);
+    profile_load(&profile, run.profiles, "cpu", run.pid);
+    ck_assert_int_ge(profile_under(&profile, CPU_SAMPLES, "main"), ENOUGH);
+    snprintf(path, sizeof(path), "%s/program", run.folder);
+    ck_assert_uint_gt(profile.files[0]->n_mapping, 0);
+    const Perftools__Profiles__Profile *file = profile.files[0];
+    ck_assert_str_eq(file->string_table[file->mapping[0]->filename], path);
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("objects");
@@ -178,6 +203,7 @@ Suite *suite(void)
     tcase_add_loop_test(tcase, a_root_that_is_an_overlay, 0,
                         (int)(sizeof(root_changes) / sizeof(root_changes[0])));
     tcase_add_test(tcase, a_relative_path);
+    tcase_add_test(tcase, no_proc);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -10,6 +10,7 @@
 #include "agent/export/name_cache.h"
 #include "agent/export/symbols.h"
 #include "agent/record/time_recorder.h"
+#include "agent/unwind/cfi.h"
 
 static bool is_before(const struct location_table *table, uint32_t a, uint32_t b)
 {
@@ -87,8 +88,12 @@ size_t location_address_name(const struct location_table *table, const struct lo
 static int name_by_address(struct naming *naming, uint32_t index)
 {
     char name[ADDRESS_NAME_SIZE];
-    size_t length = location_address_name(naming->table, location_at(naming->table, index), name);
-    location_at(naming->table, index)->is_nameless = true;
+    struct location *location = location_at(naming->table, index), shown = *location;
+    const struct object *object = place_at(naming->table, location->place)->object;
+    if (object) /* all addresses of a function have one name, also where nothing tells it */
+        shown.address = cfi_function_start(object, location->address);
+    size_t length = location_address_name(naming->table, &shown, name);
+    location->is_nameless = true;
     return set_function(naming, index, name, length, name, length);
 }
 

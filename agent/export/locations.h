@@ -9,8 +9,9 @@
  * has_functions is true throughout; but with LIBAGENT_SYMBOLS=off only pseudo frames have, and
  * readers find the others' by mapping and build id. Names: the symbol, readable in `name` and as it
  * is in the file in `system_name`; for code in no object what jit_names.h finds; else
- * `libx.so.1+0x1234` (ELF virtual address),
- * `[anon]+0x7f0012345678` (run-time address: nothing is there any more).
+ * `libx.so.1+0x1234` (ELF virtual address: where its function begins, as call frame information has
+ * it, and without that its own), `[anon]+0x7f0012345678` (run-time address: nothing is there any
+ * more).
  *
  * With LIBAGENT_SYMBOLS=lines a location in an object with debugging information has the functions
  * that were inlined there as well, each with file, line and first line (lines.h). A function of the

@@ -346,6 +346,17 @@ bool cfi_covers(const struct object *object, uint64_t vaddr)
             cfi_find_fde(&section, vaddr, &cie, &fde) != -ENOENT);
 }
 
+uint64_t cfi_function_start(const struct object *object, uint64_t vaddr)
+{
+    struct cfi_section section;
+    struct cfi_cie cie;
+    struct cfi_fde fde;
+    bool is_found =
+        (cfi_eh_frame(object, &section) && cfi_find_fde(&section, vaddr, &cie, &fde) == 0) ||
+        (cfi_debug_frame(object, &section) && cfi_find_fde(&section, vaddr, &cie, &fde) == 0);
+    return is_found ? fde.start : vaddr;
+}
+
 const uint8_t *cfi_expression(const struct object *object, int32_t at, size_t *size)
 {
     struct object_table table = object->eh_frame;

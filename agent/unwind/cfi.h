@@ -47,6 +47,9 @@ int cfi_row_at(const struct object *object, uint64_t vaddr, struct cfi_row *row)
 /* Whether there is an FDE for `vaddr`, good or bad; takes less stack. */
 bool cfi_covers(const struct object *object, uint64_t vaddr) MUST_USE;
 
+/* Where the function that an FDE has `vaddr` in begins; `vaddr` itself where none has. */
+uint64_t cfi_function_start(const struct object *object, uint64_t vaddr);
+
 /* The bytes of an expression of `object`: data and *size. NULL when out of bounds. */
 const uint8_t *cfi_expression(const struct object *object, int32_t at, size_t *size) MUST_USE;
 

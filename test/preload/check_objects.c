@@ -193,6 +193,77 @@ START_TEST(no_proc)
 }
 END_TEST
 
+struct symbol {
+    char name[64];
+    uint64_t value, size;
+};
+
+/* The functions of a program that tells them. */
+static size_t read_functions(const char *path, struct symbol *symbols, size_t most)
+{
+    char command[PATH_MAX + 32], line[512];
+    snprintf(command, sizeof(command), "nm -S '%s'", path);
+    FILE *pipe = popen(command, "r");
+    ck_assert_ptr_nonnull(pipe);
+    size_t count = 0;
+    while (fgets(line, sizeof(line), pipe)) {
+        struct symbol *s = &symbols[count];
+        unsigned long value, size;
+        if (count < most && sscanf(line, "%lx %lx %*[tT] %63s", &value, &size, s->name) == 3) {
+            s->value = value;
+            s->size = size;
+            count++;
+        }
+    }
+    ck_assert_int_eq(pclose(pipe), 0);
+    return count;
+}
+
+static const struct symbol *function_at(const struct symbol *symbols, size_t count, uint64_t value)
+{
+    for (size_t i = 0; i < count; i++)
+        if (value - symbols[i].value < symbols[i].size)
+            return &symbols[i];
+    return NULL;
+}
+
+/* All addresses of a function have one name, that of where it begins. */
+START_TEST(a_stripped_program)
+{
+    static struct symbol symbols[512];
+    struct run run;
+    struct profile profile;
+    const char *program = run_program_path("shares");
+    size_t count = read_functions(program, symbols, sizeof(symbols) / sizeof(symbols[0]));
+    run_program(
+        &run, &(struct run_request){
+                  .program = "/bin/sh",
+                  .arguments = (const char *[]){"-c", "strip -o program $0 && ./program 20000 1",
+                                                program, NULL},
+                  .environment = (const char *[]){"LIBAGENT_PROFILES=cpu", "LIBAGENT_FREQUENCY=250",
+                                                  "LIBAGENT_PROCESSES=program", NULL}});
+    run_expect_quiet_success(&run);
+    profile_load(&profile, run.profiles, "cpu", 0);
+    uint64_t in_g[2] = {0, 0};
+    for (size_t i = 0; i < profile.stack_count; i++) {
+        for (uint32_t k = 0; k < profile.stacks[i].depth; k++) {
+            const struct frame *frame = &profile.stacks[i].frames[k];
+            const struct symbol *s = function_at(symbols, count, frame->address);
+            char name[64];
+            if (strcmp(file_name(frame->object), "program") != 0 || !s)
+                continue;
+            snprintf(name, sizeof(name), "program+0x%lx", (unsigned long)s->value);
+            ck_assert_str_eq(frame->function, name);
+            if (strcmp(s->name, "g") == 0)
+                in_g[in_g[0] && in_g[0] != frame->address] = frame->address;
+        }
+    }
+    ck_assert_uint_ne(in_g[1], 0);
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("objects");
@@ -204,6 +275,7 @@ Suite *suite(void)
                         (int)(sizeof(root_changes) / sizeof(root_changes[0])));
     tcase_add_test(tcase, a_relative_path);
     tcase_add_test(tcase, no_proc);
+    tcase_add_test(tcase, a_stripped_program);
     suite_add_tcase(suite, tcase);
     return suite;
 }

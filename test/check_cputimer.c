@@ -315,7 +315,11 @@ START_TEST(a_refusal_is_counted_and_said_once)
     for (int i = 0; i < 3; i++) {
         struct thread_slot *slot = thread_adopt(sys_tid());
         scheduler_cputimer.thread_begin(slot);
-        ck_assert_int_eq(slot->timer, -1);
+        ck_assert_int_eq(slot->timer, TIMER_REFUSED);
+        /* Its time is told from the first period on, as no sample tells it. */
+        uint64_t period = NS_PER_SEC / options.frequency;
+        ck_assert(!cpu_sample_is_unreached(slot, slot->cpu_last_ns + period - 1));
+        ck_assert(cpu_sample_is_unreached(slot, slot->cpu_last_ns + period));
         scheduler_cputimer.thread_end(slot);
     }
     sys_override = NULL;

@@ -228,11 +228,12 @@ bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns)
     uint64_t last = load_relaxed(&slot->cpu_last_ns);
     if (!options.signals)
         return now_ns > last;
-    /* Ticks come late, and a sample may be put off a few times. */
+    int timer = load_relaxed(&slot->timer);
     uint64_t interval =
         MAX_OF(NS_PER_SEC / options.frequency, (uint64_t)load_relaxed(&slot->interval_us) * 1000);
-    uint64_t limit = 4 * interval + 100 * NS_PER_MS;
-    return load_relaxed(&slot->timer) != TIMER_NONE && now_ns > last && now_ns - last >= limit;
+    /* Ticks come late, and a sample may be put off a few times. */
+    uint64_t limit = timer == TIMER_REFUSED ? interval : 4 * interval + 100 * NS_PER_MS;
+    return timer != TIMER_NONE && now_ns > last && now_ns - last >= limit;
 }
 
 static void add_unreached(const struct thread_slot *slot, uint64_t amount_ns)

@@ -153,10 +153,11 @@ void thread_timer_begin(struct thread_slot *slot, bool armed)
     if ((error == -EINVAL || error == -ESRCH) && clock_thread_cpu_of_ns(slot->tid) == 0)
         return; /* one that was found has ended meanwhile */
     if (error) {
+        store_release(&slot->timer, TIMER_REFUSED);
         stats_add(STAT_TIMERS_REFUSED, 1);
         if (!exchange_acq_rel(&refused, 1))
-            log_warn("no CPU samples of some threads: timers are refused (errno %d): half of "
-                     "RLIMIT_SIGPENDING is in use, or a seccomp filter",
+            log_warn("threads are not sampled, their CPU time is [not sampled]: timers are refused "
+                     "(errno %d): half of RLIMIT_SIGPENDING is in use, or a seccomp filter",
                      (int)-error);
         return;
     }

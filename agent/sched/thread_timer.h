@@ -25,8 +25,8 @@
 #include "agent/thread/thread_context.h"
 
 /* Of a slot without a timer: there is none; it had one until the stop, and is to be accounted as
- * one that was sampled. */
-enum no_timer { TIMER_NONE = -1, TIMER_STOPPED = -2 };
+ * one that was sampled; it was refused one, and no sample will tell what the thread does. */
+enum no_timer { TIMER_NONE = -1, TIMER_STOPPED = -2, TIMER_REFUSED = -3 };
 
 /* Timers go off every `interval_ns` of CPU time once armed, and `handler` is called then. INIT. */
 int thread_timers_start(uint64_t interval_ns, sampling_handler handler) MUST_USE;

@@ -175,6 +175,29 @@ START_TEST(test_time_before_a_handler_is_not_its)
 }
 END_TEST
 
+/* No thread is sampled: all of the time is in the profile, and said to be not sampled. */
+START_TEST(test_no_timer_for_any_thread)
+{
+    struct run run;
+    struct profile cpu;
+    run_program(&run,
+                &(struct run_request){
+                    .program = "/usr/bin/prlimit",
+                    .arguments = (const char *[]){"--sigpending=0", run_program_path("shares"),
+                                                  "20000", "1", NULL},
+                    .environment = (const char *[]){"LIBAGENT_PROFILES=cpu",
+                                                    "LIBAGENT_SCHEDULER=cputimer", NULL}});
+    run_expect_success(&run);
+    ck_assert_ptr_nonnull(
+        strstr(run.err, "threads are not sampled, their CPU time is [not sampled]"));
+    profile_load(&cpu, run.profiles, "cpu", run.pid);
+    expect_ratio("not sampled", (double)profile_self(&cpu, CPU_NS, "[not sampled]"),
+                 (double)run_number(&run, "process"), 0.02);
+    profile_free(&cpu);
+    run_free(&run);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("schedulers");
@@ -186,6 +209,7 @@ Suite *suite(void)
     tcase_add_loop_test(tcase, test_wall_time_is_not_for_all, 0, SCHEDULERS);
     tcase_add_loop_test(tcase, test_time_without_signals, 0, 3);
     tcase_add_test(tcase, test_time_before_a_handler_is_not_its);
+    tcase_add_test(tcase, test_no_timer_for_any_thread);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -6,25 +6,15 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/format.h"
+#include "agent/base/utc_time.h"
 
 enum { EVENT_SIZE = 8192, TIME_SIZE = 40 };
 
-/* ISO 8601 in UTC, from nanoseconds since 1970. Method: Howard Hinnant's civil_from_days. */
 static void format_time(char out[TIME_SIZE], uint64_t unix_ns)
 {
-    uint64_t seconds = unix_ns / NS_PER_SEC;
-    uint64_t days = seconds / 86400 + 719468; /* since 1 March of the year 0 */
-    uint64_t era = days / 146097, day_of_era = days % 146097;
-    uint64_t year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
-    uint64_t day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    uint64_t march_month = (5 * day_of_year + 2) / 153;
-    unsigned day = (unsigned)(day_of_year - (153 * march_month + 2) / 5 + 1);
-    unsigned month = (unsigned)(march_month < 10 ? march_month + 3 : march_month - 9);
-    unsigned year = (unsigned)(year_of_era + era * 400 + (month <= 2));
-    format(out, TIME_SIZE, "%04u-%02u-%02uT%02u:%02u:%02u.%09uZ", year, month, day,
-           (unsigned)(seconds / 3600 % 24), (unsigned)(seconds / 60 % 60), (unsigned)(seconds % 60),
-           (unsigned)(unix_ns % NS_PER_SEC));
+    char seconds[UTC_TIME_SIZE];
+    utc_time(seconds, unix_ns);
+    format(out, TIME_SIZE, "%s.%09uZ", seconds, (unsigned)(unix_ns % NS_PER_SEC));
 }
 
 /* Text in a JSON string. What would need an escape of another kind is not in it: tags, services and

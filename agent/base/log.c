@@ -22,9 +22,11 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "agent/base/clock.h"
 #include "agent/base/format.h"
 #include "agent/base/lock.h"
 #include "agent/base/sys.h"
+#include "agent/base/utc_time.h"
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
@@ -256,13 +258,24 @@ void log_start(enum log_level level, const char *path)
         remember_standard_error();
 }
 
+/* Several processes may share a file, and nobody looks at it when it is written. */
+static size_t stamp(char *out, size_t size)
+{
+    char seconds[UTC_TIME_SIZE];
+    uint64_t now = clock_realtime_ns();
+    utc_time(seconds, now);
+    return format(out, size, "%s.%03uZ %d ", seconds, (unsigned)(now % NS_PER_SEC / NS_PER_MS),
+                  sys_pid());
+}
+
 void log_line(enum log_level level, const char *pattern, ...)
 {
     static const char *const names[] = {"error", "warn", "info", "debug"};
     if (level > load_relaxed(&level_in_force))
         return;
     char line[LINE_SIZE];
-    size_t start = format(line, sizeof(line), "libagent: %s: ", names[level]);
+    size_t start = log_path[0] ? stamp(line, sizeof(line)) : 0;
+    start += format(line + start, sizeof(line) - start, "libagent: %s: ", names[level]);
     va_list list;
     va_start(list, pattern);
     size_t used = start + format_list(line + start, sizeof(line) - start, pattern, list);

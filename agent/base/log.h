@@ -1,6 +1,7 @@
 /* log.h: the agent's own lines, "libagent: LEVEL: text", one write(2) each.
  *
- * Where they go: LIBAGENT_LOG_FILE, opened for each line; else standard error, and only while
+ * Where they go: LIBAGENT_LOG_FILE, opened for each line, which has the time (UTC) and the pid
+ * before it there; else standard error, and only while
  * descriptor 2 is still the file that it was at start (device and inode are compared), so that
  * a line never lands in a file that the app opened under that number. Nothing here blocks: what
  * a full pipe does not take is kept (bounded) and tried again with the next line. A thread with its

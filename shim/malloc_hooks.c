@@ -120,11 +120,19 @@ ALIGNED_HOOK(memalign, (size_t alignment, size_t size), (alignment, size))
 ALIGNED_HOOK(valloc, (size_t size), (size))
 ALIGNED_HOOK(pvalloc, (size_t size), (size))
 
+/* As the program's own calls of free: where an allocator stands before us, that one's. */
+static void own_free(void *pointer)
+{
+    if (unlikely(!next_own_free))
+        next_lookup();
+    next_own_free(pointer);
+}
+
 /* free's other name. The allocator below may lack it, and libc's own would be the wrong one. */
 EXPORT void cfree(void *pointer)
 {
     agent_freeing(pointer);
-    next.free(pointer);
+    own_free(pointer);
 }
 
 EXPORT void free_sized(void *pointer, size_t size)
@@ -133,7 +141,7 @@ EXPORT void free_sized(void *pointer, size_t size)
     if (NEXT(free_sized))
         next.free_sized(pointer, size);
     else
-        next.free(pointer);
+        own_free(pointer);
 }
 
 EXPORT void free_aligned_sized(void *pointer, size_t alignment, size_t size)
@@ -142,5 +150,5 @@ EXPORT void free_aligned_sized(void *pointer, size_t alignment, size_t size)
     if (NEXT(free_aligned_sized))
         next.free_aligned_sized(pointer, alignment, size);
     else
-        next.free(pointer);
+        own_free(pointer);
 }

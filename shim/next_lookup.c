@@ -45,6 +45,7 @@ struct next_functions next = {
 };
 AT_START void *next_first_malloc;
 AT_START bool next_is_sanitized;
+AT_START void (*next_own_free)(void *pointer);
 
 extern ElfW(Dyn) _DYNAMIC[] HIDDEN;
 
@@ -102,6 +103,7 @@ void next_lookup(void)
     if (table.free == first_free)
         table.free = NULL;
     bool behind_us = false;
+    void *free_before_us = NULL;
     for (const struct link_map *object = first_object(); object; object = object->l_next) {
         struct dynamic_symbols symbols;
         dynamic_symbols_read(object->l_addr, object->l_ld, &symbols);
@@ -111,6 +113,9 @@ void next_lookup(void)
         if (behind_us)
             fill_from(&symbols, &table);
         behind_us |= object->l_ld == _DYNAMIC;
+        if (!behind_us && !free_before_us)
+            free_before_us = dynamic_symbols_find(&symbols, "free");
     }
+    next_own_free = free_before_us ? (void (*)(void *))free_before_us : table.free;
     next = table;
 }

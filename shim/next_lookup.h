@@ -6,7 +6,7 @@
  * allocates nothing (so no bootstrap memory is needed) and needs no libdl. Of a name with several
  * versions the default one is taken.
  *
- * Owns: nothing; writes `next`. Context: any; the first call comes from the first hook or the
+ * Owns: next_own_free; writes `next`. Context: any; the first call comes from the first hook or the
  * constructor, while the process has one thread. Locks: none. */
 #ifndef LIBAGENT_NEXT_LOOKUP_H
 #define LIBAGENT_NEXT_LOOKUP_H
@@ -16,6 +16,10 @@
 
 /* Looks up every member that is still NULL. */
 COLD void next_lookup(void);
+
+/* free as the program calls it, but behind our hook: another one than `next.free` where an
+ * allocator stands before us that lacks free's other names. NULL before the first lookup. */
+extern HIDDEN void (*next_own_free)(void *pointer);
 
 /* The next definition of `name`, looked up on first use; NULL where there is none. */
 #define NEXT(name)                                                                                 \

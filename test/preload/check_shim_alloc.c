@@ -1,5 +1,6 @@
 /* The allocation functions answer as they would without us, over each allocator, for callers in
  * any state. */
+#include <stdio.h>
 #include <string.h>
 
 #include "test/check.h"
@@ -49,6 +50,20 @@ END_TEST
 START_TEST(test_malloc_in_the_program)
 {
     expect_same_output("own_malloc", _i, "LIBAGENT_ALLOC_INTERVAL=1");
+}
+END_TEST
+
+/* What is allocated there and given to a function that only we define has to find back. */
+START_TEST(test_allocator_before_us)
+{
+    char preload[4200];
+    snprintf(preload, sizeof(preload), "LD_PRELOAD=%s %s", allocators[_i], run_agent_path());
+    struct run run;
+    run_program(&run, &(struct run_request){.program = "semantics",
+                                            .arguments = arguments[_i],
+                                            .environment = (const char *[]){preload, NULL}});
+    run_expect_success(&run);
+    run_free(&run);
 }
 END_TEST
 
@@ -102,6 +117,7 @@ Suite *suite(void)
     tcase_add_loop_test(tcase, test_edges_with_few_calls_recorded, 0, ALLOCATORS);
     tcase_add_loop_test(tcase, test_edges_without_allocation_profile, 0, ALLOCATORS);
     tcase_add_loop_test(tcase, test_malloc_in_the_program, 0, ALLOCATORS);
+    tcase_add_loop_test(tcase, test_allocator_before_us, 1, ALLOCATORS);
     tcase_add_test(tcase, test_program_with_a_sanitizer);
     tcase_add_loop_test(tcase, test_dlsym_that_allocates, 0, ALLOCATORS);
     tcase_add_test(tcase, test_small_stacks);

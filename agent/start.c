@@ -174,6 +174,23 @@ int start_all(void)
     return 0;
 }
 
+/* A library that is preloaded before us keeps its malloc from us, unseen, and is easily put behind.
+ * A program's own malloc cannot be, and a sanitizer's runtime has to be the first. */
+static void say_whose_malloc(void)
+{
+    if (!(options.profiles & (PROFILE_ALLOC | PROFILE_LIVE)) || !has_own_malloc())
+        return;
+    const struct object *object =
+        modules_resolve(load_relaxed(&modules_generation), (uintptr_t)next_first_malloc).object;
+    const char *name = object ? base_name(object->path) : "of another library";
+    if (!object || object->is_main || glob_match("lib*san.so*", name))
+        log_info("allocations are not seen: malloc is that of %s", name);
+    else
+        log_warn("allocations are not seen: malloc is that of %s, which stands before libagent.so "
+                 "in LD_PRELOAD; behind it they are",
+                 name);
+}
+
 /* What an earlier start recorded is live still: frees were followed all the time. */
 static bool start_heap(void)
 {
@@ -197,6 +214,7 @@ void start_done(void)
 {
     bool with_alloc = (options.profiles & PROFILE_ALLOC) && options_ok(PART_ALLOC);
     bool with_heap = start_heap();
+    say_whose_malloc();
     flush_heap_start(with_heap);
     if (!thread_tls.internal && !thread_current())
         (void)!thread_attach_late();

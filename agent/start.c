@@ -194,6 +194,9 @@ static void say_whose_malloc(void)
 /* What an earlier start recorded is live still: frees were followed all the time. */
 static bool start_heap(void)
 {
+    if (options.heap_mark_ns && !(options.profiles & PROFILE_LIVE))
+        log_warn("LIBAGENT_HEAP_MARK is of the live heap, which LIBAGENT_PROFILES leaves out: add "
+                 "heap or heap-growth");
     if ((options.profiles & PROFILE_LIVE) && options_ok(PART_ALLOC) && options_ok(PART_HEAP))
         return heap_recorder_start(options.heap_sample_rate) == 0;
     heap_recorder_stop();

@@ -163,6 +163,21 @@ START_TEST(test_without_being_asked_for_there_are_no_such_files)
 }
 END_TEST
 
+START_TEST(test_a_mark_without_a_live_heap_is_told)
+{
+    struct run run;
+    run_program(&run, &(struct run_request){
+                          .program = "recursion",
+                          .arguments = (const char *[]){"malloc", "300", "main", NULL},
+                          .environment = (const char *[]){"LIBAGENT_HEAP_MARK=10ms",
+                                                          "LIBAGENT_PROFILES=cpu,alloc", NULL}});
+    run_expect_success(&run);
+    ck_assert_str_eq(run.err, "libagent: warn: LIBAGENT_HEAP_MARK is of the live heap, which "
+                              "LIBAGENT_PROFILES leaves out: add heap or heap-growth\n");
+    run_free(&run);
+}
+END_TEST
+
 START_TEST(test_a_child_keeps_the_mark)
 {
     struct run run;
@@ -220,6 +235,7 @@ Suite *suite(void)
     tcase_add_test(tcase, test_without_a_leak_nothing_grows);
     tcase_add_loop_test(tcase, test_growth_counts_from_the_last_mark, 0, 4);
     tcase_add_test(tcase, test_without_being_asked_for_there_are_no_such_files);
+    tcase_add_test(tcase, test_a_mark_without_a_live_heap_is_told);
     tcase_add_test(tcase, test_a_child_keeps_the_mark);
     tcase_add_loop_test(tcase, test_the_peak_is_shown_when_it_is_over, 0, 2);
     suite_add_tcase(suite, tcase);

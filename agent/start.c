@@ -183,7 +183,8 @@ static void say_whose_malloc(void)
     const struct object *object =
         modules_resolve(load_relaxed(&modules_generation), (uintptr_t)next_first_malloc).object;
     const char *name = object ? base_name(object->path) : "of another library";
-    if (!object || object->is_main || glob_match("lib*san.so*", name))
+    if (!object || object->is_main || glob_match("lib*san.so*", name) ||
+        glob_match("libclang_rt.*", name))
         log_info("allocations are not seen: malloc is that of %s", name);
     else
         log_warn("allocations are not seen: malloc is that of %s, which stands before libagent.so "

@@ -37,6 +37,11 @@ uint64_t clock_process_cpu_ns(void)
     return thread_cpu_ns;
 }
 
+uint64_t clock_tick_ns(void)
+{
+    return NS_PER_SEC / 100;
+}
+
 int clock_id_of_thread(int tid)
 {
     return (int)(~(unsigned)tid << 3 | 6u);

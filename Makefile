@@ -82,7 +82,7 @@ ifndef V
 endif
 say = printf '  %-5s %s\n' $(1) $@
 
-.PHONY: all uploader deps demo test test-unwind test-unwind-deps check check-preload storm waits coverage lint bench \
+.PHONY: all uploader deps demo test test-unwind test-unwind-deps check check-address,undefined check-thread check-preload storm waits coverage lint bench \
     bench-deps map deps-aarch64 test-aarch64 install clean objects
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -249,6 +249,10 @@ RUN_SUITES := RUNNER='$(RUNNER)' SAN='$(or $(SAN),$(if $(COVERAGE),coverage))' s
 
 check: $(if $(SUITES),$(addprefix $(TEST)/,$(SUITES)),$(SUITE_PROGRAMS))
 	$(RUN_SUITES) $^
+
+# Under sanitizers, of which two can run side by side: each waits for its threads most of the time.
+check-address,undefined check-thread: check-%:
+	$(MAKE) SAN=$* check
 
 # What the module suites reach, a line for each file. A run of its own, for what is counted is not
 # what ships: frames and timing differ.
@@ -575,8 +579,7 @@ $(BENCH)/in_place.so: test/bench/in_place.c $(UNWIND_PARTS)
 test: deps
 	$(MAKE) all
 	$(MAKE) check
-	$(MAKE) SAN=address,undefined check
-	$(MAKE) SAN=thread check
+	$(MAKE) -j2 --output-sync=target check-address,undefined check-thread
 	$(MAKE) -j2 --output-sync=target lint check-preload
 	$(MAKE) test-unwind FORM=short
 

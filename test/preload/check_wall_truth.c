@@ -15,7 +15,11 @@
 #define WHOLE_MIN   0.98
 #define DURATION_MS "2500"
 
-static const char *const environment[] = {"LIBAGENT_PROFILES=cpu,wall", "LIBAGENT_PERIOD=1s", NULL};
+/* On a busy machine looks take long, and would become rarer if their rate were not set. */
+#define FREQUENCY "LIBAGENT_FREQUENCY=101"
+
+static const char *const environment[] = {"LIBAGENT_PROFILES=cpu,wall", "LIBAGENT_PERIOD=1s",
+                                          FREQUENCY, NULL};
 
 static const struct {
     const char *thread, *state, *function;
@@ -103,9 +107,10 @@ static void expect_states(bool states)
     }
     /* 250 ticks at least, each of which sees it running or not: the share that is seen has a
      * deviation of 0.5 / sqrt(250) = 0.032 at most; five of them. It is not said to wait when it
-     * is ready, and has no processor. */
+     * is ready, and has no processor. A tick that comes by a signal needs two wake-ups, which take
+     * the processor from one of these: it was seen to run for half of what it did on some days. */
     int64_t life = run_number(&run, "alternates"), spun = run_number(&run, "alternates-spun");
-    int64_t late = run_number(&run, "alternates-late"), bound = life / 6;
+    int64_t late = run_number(&run, "alternates-late"), bound = life / (states ? 6 : 4);
     int64_t running = sum_of("alternates", "running", NULL);
     int64_t waiting = sum_of("alternates", NULL, "run_and_wait") -
                       sum_of("alternates", "running", "run_and_wait");
@@ -185,7 +190,8 @@ static const char *const ways[][2] = {
 START_TEST(test_schedulers)
 {
     run_threads("wall_threads",
-                (const char *[]){ways[_i][0], ways[_i][1], "LIBAGENT_PERIOD=1s", NULL}, NULL);
+                (const char *[]){ways[_i][0], ways[_i][1], "LIBAGENT_PERIOD=1s", FREQUENCY, NULL},
+                NULL);
     fprintf(stderr, "%s:\n", ways[_i][1]);
     expect_lives();
     bool by_signal = strstr(ways[_i][1], "sigalrm") != NULL;

@@ -131,10 +131,17 @@ static bool is_due(int group, uint64_t now_ns)
            rate_control_is_due(&groups[group].control, now_ns, samples_of(group));
 }
 
+static bool any_is_due(uint64_t now_ns)
+{
+    for (int i = 0; i < GROUPS; i++)
+        if (is_due(i, now_ns))
+            return true;
+    return false;
+}
+
 void rates_look(uint64_t now_ns)
 {
-    if (now_ns < load_relaxed(&not_before_ns) ||
-        (!is_due(TIME, now_ns) && !is_due(ALLOC, now_ns) && !is_due(TICKS, now_ns)))
+    if (now_ns < load_relaxed(&not_before_ns) || !any_is_due(now_ns))
         return;
     if (exchange_acq_rel(&is_busy, 1))
         return;

@@ -3,9 +3,10 @@
  * Protocol:
  *  1. Each sample passes a moment (agent/thread/moment.h), which looks whether a window of one of
  *     the controllers (agent/sched/rate_control.h) has ended: one for samples of time, one for
- * those of allocations, and where ticks are for wall time alone, one for these (many threads that
- * wait would else leave the CPU profile without samples). Each has an equal part of the budget for
- *     certain, and what the others leave; what the agent's own threads take is taken off before.
+ *     those of allocations, and where ticks are for wall time alone, one for these (many threads
+ *     that wait would else leave the CPU profile without samples). Each has an equal part of the
+ *     budget for certain, and what the others leave; what the agent's own threads take is taken
+ *     off before.
  *  2. Who finds that a window has ended, and nobody at it, reads the totals and sets the period of
  *     ticks, or the interval of bytes. A sampler that comes meanwhile goes on with the old ones.
  *  3. A read of the process's CPU clock takes longer the more threads there are: windows are so

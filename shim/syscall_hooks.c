@@ -1,8 +1,8 @@
 /* syscall_hooks.c: prctl and syscall. A program that puts itself under a filter may not be killed
  * for calls of ours, nor one that has its calls or looks at the clock raise signals get one for
- * ours: the agent writes what it has and makes no call from then on. Both are tail
- * calls, as libc's syscall must be for what returns twice. libc's headers have them variadic; here
- * they are declared, under other names, with all the registers that they pass on. */
+ * ours: the agent writes what it has and makes no call from then on. Both are tail calls, as libc's
+ * syscall must be for what returns twice. libc's headers have them variadic; here they are
+ * declared, under other names, with all the registers that they pass on. */
 #include <linux/prctl.h>
 #include <linux/seccomp.h>
 #include <sys/syscall.h>

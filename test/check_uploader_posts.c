@@ -90,6 +90,18 @@ static void wait_for_files(int count)
     }
 }
 
+/* A post of `size` that nobody has answered, and `more` small ones behind it. The connection. */
+static int begin_post(size_t size, uint32_t more)
+{
+    submit(0, size);
+    int link = accept(listener, NULL, NULL);
+    ck_assert_int_ge(link, 0);
+    for (uint32_t i = 1; i <= more; i++)
+        submit(i, SMALL);
+    wait_for_files((int)more + 1);
+    return link;
+}
+
 static void wait_for_stat(enum stat_id stat, uint64_t count)
 {
     for (int i = 0; stats_get(stat) < count; i++) {
@@ -153,12 +165,7 @@ START_TEST(what_has_no_room_goes_to_the_spool_meanwhile)
     char head[HEAD];
     start_uploader_with(spool, 1);
     start_loop();
-    submit(0, LARGE);
-    int link = accept(listener, NULL, NULL);
-    ck_assert_int_ge(link, 0);
-    for (uint32_t i = 1; i <= MORE; i++)
-        submit(i, SMALL);
-    wait_for_files(1 + MORE);
+    int link = begin_post(LARGE, MORE);
     ck_assert_int_eq(count_files(spool), 1 + MORE - SENDER_QUEUE_LENGTH);
     /* No room beside the large one: those before it went, and it goes, too. */
     submit(1 + MORE, 3 * MIB);
@@ -185,12 +192,7 @@ START_TEST(end_leaves_time_to_keep_what_waits)
     char left[128];
     start_uploader_with(_i ? spool : NULL, 60 * NS_PER_SEC);
     start_loop();
-    submit(0, SMALL);
-    int link = accept(listener, NULL, NULL);
-    ck_assert_int_ge(link, 0);
-    for (uint32_t i = 1; i <= MORE; i++)
-        submit(i, SMALL);
-    wait_for_files(1 + MORE);
+    int link = begin_post(SMALL, MORE);
     ck_assert_uint_eq(uploader_left(), 0);
     routes_left(left, sizeof(left));
     ck_assert_str_eq(left, ", and for backends, once for each: 4; sent without an answer: 1");

@@ -1,13 +1,13 @@
 /* log.h: the agent's own lines, "libagent: LEVEL: text", one write(2) each.
  *
  * Where they go: LIBAGENT_LOG_FILE, opened for each line, which has the time (UTC) and the pid
- * before it there; else standard error, and only while
- * descriptor 2 is still the file that it was at start (device and inode are compared), so that
- * a line never lands in a file that the app opened under that number. Nothing here blocks: what
- * a full pipe does not take is kept (bounded) and tried again with the next line. A thread with its
- * own descriptor table calls log_thread_is_detached once: its lines fetch descriptor 2 of the
- * process by pidfd_getfd, or, where the kernel lacks that, are kept as well and written at
- * log_flush, which the exit path calls from the app's thread.
+ * before it there; else standard error, and only while descriptor 2 is still the file that it was
+ * at start (device and inode are compared), so that a line never lands in a file that the app
+ * opened under that number. Nothing here blocks: what a full pipe does not take is kept (bounded)
+ * and tried again with the next line. A thread with its own descriptor table calls
+ * log_thread_is_detached once: its lines fetch descriptor 2 of the process by pidfd_getfd, or,
+ * where the kernel lacks that, are kept as well and written at log_flush, which the exit path calls
+ * from the app's thread.
  *
  * Owns: where lines go. Context: INIT, THR, TICK, UP. Locks: LOCK_LOG, never held over I/O. */
 #ifndef LIBAGENT_LOG_H

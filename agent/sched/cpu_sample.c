@@ -128,7 +128,7 @@ static uint32_t walk_and_add(struct thread_slot *slot, const struct unwinder *by
         by->walk(&regs, true, &home, stack->pcs + 1, options.max_frames, &flags, &generation);
     slot->stack_low = home.low;
     count_flags(flags);
-    if (unlikely(!slot->start_routine) && !(flags & UNWIND_CUT))
+    if (unlikely(!cpu_sample_root(slot)) && !(flags & UNWIND_CUT))
         note_outermost(slot, stack->pcs + 1, count);
     if (flags & UNWIND_LEAF_SELF) {
         stack->pcs[0] = PSEUDO_OVERHEAD;

@@ -9,7 +9,6 @@
 #include "agent/base/sys.h"
 #include "agent/flush.h"
 #include "agent/lost_tails.h"
-#include "agent/rates.h"
 #include "agent/thread/left_threads.h"
 #include "agent/thread/thread_context.h"
 
@@ -38,11 +37,10 @@ enum { CLOCKS_A_CHECK = 8, CHECKED_MAX = 256 };
 enum { UNSEEN_SHARE = 8 };
 static const int64_t unseen_least_ns = 20 * NS_PER_MS;
 
-/* A watch lasts for so long after the last thread that it found. Its looks come as often as
- * samples, but no more often than the kernel looks at timers; those at many threads take so small a
- * part of a processor at most. */
+/* A watch lasts for so long after the last thread that it found. Its looks come as often as the
+ * kernel looks at timers, as a thread is sampled at the next such tick once it is found; they take
+ * so small a part of a processor at most. */
 static const uint64_t watch_ns = NS_PER_SEC;
-static const uint64_t watch_least_ns = 4 * NS_PER_MS;
 enum { WATCH_SHARE = 200 };
 
 static uint64_t next_ns = UINT64_MAX;
@@ -264,7 +262,7 @@ void unseen_threads_watch(uint64_t now_ns, void (*scan)(void))
     uint64_t cost = clock_thread_cpu_ns() - begin;
     if (exchange_acq_rel(&watch_wanted, 0))
         watch_end_ns = now_ns + watch_ns;
-    uint64_t every = MAX_OF(MAX_OF(rates_period_ns(), watch_least_ns), cost * WATCH_SHARE);
+    uint64_t every = MAX_OF(clock_tick_ns(), cost * WATCH_SHARE);
     store_relaxed(&watch_next_ns, now_ns < watch_end_ns ? now_ns + every : UINT64_MAX);
     full_fence();
     if (load_relaxed(&watch_wanted))

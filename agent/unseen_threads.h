@@ -7,12 +7,12 @@
  * thread of the app: where there are more, the agent's thread is made at once. Those that have left
  * their slots, but that the kernel may still count, are left out.
  *
- * Watch: those that end within tenths of a second are found where the looks come as often as
- * samples. The agent's thread takes them, sleeping in between, whoever else sleeps: for a second
- * from where one was found, or the clocks tell that unseen threads have an eighth of the process's
- * time (which is checked about as often as looks are taken, and at a flush). Where such a watch
- * finds nobody, the next one may begin twice as late. Where there are no such threads there is
- * none, and so no thread that wakes up.
+ * Watch: those that end within hundredths of a second are found where the looks come as often as
+ * the kernel's ticks. The agent's thread takes them, sleeping in between, whoever else sleeps: for
+ * a second from where one was found, or the clocks tell that unseen threads have an eighth of the
+ * process's time (which is checked about as often as looks are taken, and at a flush). Where such a
+ * watch finds nobody, the next one may begin twice as late. Where there are no such threads there
+ * is none, and so no thread that wakes up.
  *
  * Time: some end before a look. What the process has used, of which the kernel keeps the sum, less
  *  1. the clocks of all threads that are known now, the agent's too,

@@ -225,8 +225,8 @@ START_TEST(test_threads_too_short_to_be_found)
 }
 END_TEST
 
-/* But where such threads go on to come they are looked for as often as samples are taken, while the
- * main thread is asleep: some hundredths of a second of each are enough. What is behind their last
+/* But where such threads go on to come they are looked for at each of the kernel's ticks, while the
+ * main thread is asleep: a hundredth of a second of each is enough. What is behind their last
  * samples is told for their outermost frames, and makes up for some that were not found. Where
  * others had the processor, too (the threads took longer than they computed), the kernel's ticks
  * may miss one altogether: four spinning programs left a third nowhere. Without these looks all of
@@ -236,7 +236,7 @@ START_TEST(test_short_threads_that_nobody_told_of)
     static const struct {
         const char *count, *ns;
         int64_t ns_in_all;
-    } cases[] = {{"50", "20000000", 1000000000}, {"20", "50000000", 1000000000}};
+    } cases[] = {{"100", "10000000", 1000000000}, {"20", "50000000", 1000000000}};
     struct run run;
     struct profile profile;
     run_program(&run,

@@ -9,10 +9,10 @@ set -eu
 build="gcc g++ libc6-dev binutils make clang
     zlib1g-dev libzstd-dev libiberty-dev liblzma-dev libmicrohttpd-dev"
 # The suites: Check, independent readers of profiles and pages, the reference unwinder, libcurl and a reader of
-# requests, another linker, other allocators
+# requests, another linker, other allocators, clang's sanitizers
 suites="check libsubunit-dev protobuf-compiler protobuf-c-compiler libprotobuf-c-dev libjansson-dev libunwind-dev lld
     libcurl4-openssl-dev libcurl3-gnutls python3-protobuf zstd xz-utils musl-tools libjemalloc2 libtcmalloc-minimal4
-    libmimalloc2.0 util-linux"
+    libmimalloc2.0 util-linux libclang-rt-dev"
 # Programs that are profiled, and the table of top functions
 demo="redis-server redis-tools python3"
 # Programs that suites run

@@ -1,6 +1,7 @@
 #include "agent/ways_out.h"
 
 #include "agent/base/clock.h"
+#include "agent/base/environment_table.h"
 #include "agent/base/format.h"
 #include "agent/base/log.h"
 #include "agent/base/next.h"
@@ -51,8 +52,10 @@ int ways_out_start(char *const *environment, const char *program, void (*before_
     };
     config.routes.before_exit = before_exit;
     int error = uploader_start(&config);
-    if (!error && routes_send())
+    if (!error && routes_send()) {
         own_thread_use_libc();
+        environment_hold();
+    }
     if (!error && options_is_set(&options.formats) && !routes_have_files())
         log_warn("LIBAGENT_FORMAT is of files, of which there are none without LIBAGENT_OUTPUT");
     is_known = true;

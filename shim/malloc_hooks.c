@@ -7,8 +7,10 @@
  * some allocators make calloc or realloc of their own malloc, which is this one. */
 #include <errno.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "agent/agent_hot.h"
+#include "agent/base/environment_table.h"
 #include "shim/shim.h"
 
 /* A sample is due. */
@@ -58,7 +60,7 @@ EXPORT void *calloc(size_t count, size_t size)
 
 /* Size 0 frees the block where NULL comes back (glibc, tcmalloc); where it does not free it (musl,
  * jemalloc) a block comes back, too. */
-EXPORT void *realloc(void *old, size_t size)
+static inline __attribute__((always_inline)) void *any_realloc(void *old, size_t size)
 {
     struct heap_hold hold = agent_moving(old);
     uint64_t saved = agent_nested_begin();
@@ -67,6 +69,29 @@ EXPORT void *realloc(void *old, size_t size)
     agent_moved(&hold, !pointer && size != 0);
     agent_allocated(pointer, size);
     return pointer;
+}
+
+/* A thread of ours may be walking along it: it is not freed. Twice the room, so that all that are
+ * left behind take no more than the last one. */
+static COLD void *environment_realloc(void *old, size_t size)
+{
+    if (!old || !size || !next.malloc_usable_size)
+        return any_realloc(old, size);
+    size_t room = next.malloc_usable_size(old);
+    if (size <= room)
+        return old;
+    void *table = calloc(2, size);
+    if (table)
+        memcpy(table, old, room);
+    full_fence(); /* who sees its address, which libc stores plainly, sees what is in it */
+    return table;
+}
+
+EXPORT void *realloc(void *old, size_t size)
+{
+    if (unlikely(environment_is(old)))
+        return environment_realloc(old, size);
+    return any_realloc(old, size);
 }
 
 EXPORT void *reallocarray(void *old, size_t count, size_t size)

@@ -71,6 +71,7 @@ static const struct link_map *first_object(void)
 /* Looks up what `table` does not have yet. */
 static void fill_from(const struct dynamic_symbols *symbols, struct next_functions *table)
 {
+    const bool has_realloc = table->realloc;
 /* NOLINTBEGIN(bugprone-macro-parentheses): a type can have none */
 #define X(type, name, parameters)                                                                  \
     if (!table->name)                                                                              \
@@ -78,6 +79,10 @@ static void fill_from(const struct dynamic_symbols *symbols, struct next_functio
     /* NOLINTEND(bugprone-macro-parentheses) */
     NEXT_LIST(X)
 #undef X
+    /* Another allocator's would take a block's size from what is no head of a block. */
+    if (!has_realloc && table->realloc)
+        table->malloc_usable_size =
+            (size_t(*)(void *))dynamic_symbols_find(symbols, "malloc_usable_size");
 }
 
 /* That of threads is not known by names of its own: gcc's exports none where it is linked into the

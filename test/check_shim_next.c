@@ -42,7 +42,7 @@ static const struct member members[] = {
 #define X(type, name, parameters) {#name, (void **)(void *)&next.name},
     NEXT_LIST(X)
 #undef X
-};
+        {"malloc_usable_size", (void **)(void *)&next.malloc_usable_size}};
 enum { MEMBERS = sizeof(members) / sizeof(members[0]) };
 
 static void check_all(void)

@@ -7,8 +7,8 @@
  *
  * What is set: no signals, no redirects (they would carry credentials away), no cookies, no
  * Expect, certificates verified, HTTP/1.1. Proxies as the environment said at the start
- * (proxies.h); none for unix sockets. So no request reads the environment, but where the name of a
- * host is looked up: libc's resolver has variables of its own.
+ * (proxies.h); none for unix sockets. So of all requests few read the environment, in libc: where a
+ * host's name is looked up, and for the language of an error. They may (environment_table.h).
  *
  * A connection that is kept for the next post may have been closed by the server since. Where
  * libcurl sees that before it sends, it takes a new one; where it finds out later, it would send

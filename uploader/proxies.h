@@ -2,8 +2,8 @@
  * of CGI in small letters alone), https_proxy or HTTPS_PROXY, for both else all_proxy or ALL_PROXY;
  * none for the hosts of no_proxy or NO_PROXY.
  *
- * Why not by libcurl: it calls getenv at each request, in a thread of ours. A program that knows of
- * no other thread may call setenv at any time, which moves the table that getenv walks along.
+ * Why not by libcurl: it calls getenv at each request, in a thread of ours. A program may have a
+ * getenv of its own (bash), for its one thread, or free the texts that it has in its environment.
  *
  * Owns: nothing; the texts are the environment's. Context: INIT, UP. Locks: none. */
 #ifndef LIBAGENT_PROXIES_H

@@ -97,6 +97,7 @@ struct next_functions {
 #define X(type, name, parameters) type(*name) parameters;
     NEXT_LIST(X)
 #undef X
+    size_t (*malloc_usable_size)(void *pointer); /* of the object that has `realloc` */
 };
 
 extern HIDDEN struct next_functions next;

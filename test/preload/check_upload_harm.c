@@ -70,6 +70,30 @@ START_TEST(test_no_descriptor_survives_exec)
 }
 END_TEST
 
+/* setenv, putenv, and a table of the program's own: it moves while libcurl, in a thread of ours,
+ * walks along it. A table that is left behind has room beside it for twice as many. */
+START_TEST(test_environment_moves)
+{
+    struct run run;
+    const char *way = receiver_text("%d", _i);
+    run_program(&run, &(struct run_request){
+                          .program = "environment",
+                          .arguments = (const char *[]){way, NULL},
+                          .environment =
+                              (const char *[]){
+                                  receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d",
+                                                receiver.port),
+                                  "LIBAGENT_PERIOD=1s", NULL},
+                          .seconds = 60});
+    run_expect_quiet_success(&run);
+    ck_assert_int_eq(run_number(&run, "whole"), 1);
+    ck_assert_int_eq(run_number(&run, "names"), 400);
+    ck_assert_int_ge(run_number(&run, "moves"), 2);
+    ck_assert_int_le(run_number(&run, "moves"), 8);
+    run_free(&run);
+}
+END_TEST
+
 /* A server that has taken all and says nothing: an upload is under way until the end. */
 static void start_stalled(struct run *run, const char *program, const char *const *arguments,
                           const char *scheme)
@@ -228,6 +252,7 @@ Suite *suite(void)
     tcase_add_test(http, test_libcurl_beside);
     tcase_add_test(http, test_without_libcurl);
     tcase_add_test(http, test_children);
+    tcase_add_loop_test(http, test_environment_moves, 0, 3);
     TCase *tls = receiver_case(suite, "tls", RECEIVER_TLS);
     tcase_add_test(tls, test_own_libcurl_of_another_kind);
     tcase_add_test(tls, test_ends_before_the_upload_libraries);

@@ -6,6 +6,7 @@
 #include "agent/thread/thread_scan.h"
 #include "agent/ticks_thread.h"
 #include "agent/unseen_threads.h"
+#include "agent/uploader_thread.h"
 
 static uint32_t wanted;
 static void (*adopted)(struct thread_slot *);
@@ -41,7 +42,8 @@ uint64_t agent_looks_due_ns(void)
 /* Asked in this order: a thread of ours says who it is before it is no more starting. */
 static bool is_own_thread(int tid)
 {
-    return ticks_thread_is_starting() || flush_is_own_thread(tid);
+    return agent_thread_is_starting() || uploader_thread_is_starting() ||
+           ticks_thread_is_starting() || flush_is_own_thread(tid);
 }
 
 void agent_looks_scan(void)

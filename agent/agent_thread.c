@@ -427,6 +427,11 @@ void agent_thread_wait_gone(uint64_t deadline_ns)
             return;
 }
 
+bool agent_thread_is_starting(void)
+{
+    return own_thread_is_starting(&agent_thread);
+}
+
 bool agent_thread_are_gone(void)
 {
     return !own_thread_is_there(&agent_thread) && !uploader_thread_is_there() &&

@@ -71,6 +71,8 @@ bool agent_thread_call(void) MUST_USE;
 bool agent_thread_pause(uint64_t deadline_ns);
 void agent_thread_go_on(void);
 bool agent_thread_are_gone(void);
+/* It is made, and has not said who it is: a scan may see it. Any context. */
+bool agent_thread_is_starting(void);
 /* Waits until the kernel knows none of our threads any more, or the deadline. THR. */
 void agent_thread_wait_gone(uint64_t deadline_ns);
 /* In a fork child. */

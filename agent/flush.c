@@ -25,6 +25,7 @@
 #include "agent/sched/cpu_sample.h"
 #include "agent/sched/wall.h"
 #include "agent/thread/captures.h"
+#include "agent/thread/left_threads.h"
 #include "agent/thread/thread_context.h"
 #include "agent/unseen_threads.h"
 #include "uploader/uploader.h"
@@ -44,12 +45,13 @@ static struct {
 } pending;
 
 /* The agent's own threads, one of a kind at a time: label, CPU time of those that have ended, and
- * of all what is in a window already. */
+ * of all what is in a window already. The first has a word with whether the last one is among them,
+ * as a flush that sees one without the other has a thread's time twice, or not at all. */
 static struct {
     struct thread_label label;
     enum pseudo_frame part;
-    uint32_t has_ended;
-    uint64_t before_ns, accounted_ns;
+    uint64_t ended_ns; /* twice; and 1: the last one, too */
+    uint64_t accounted_ns;
 } own_threads[FLUSH_OWN_THREADS] = {
     [FLUSH_OWN_AGENT] = {.label.name = "libagent", .part = PSEUDO_AGENT},
     [FLUSH_OWN_UPLOADER] = {.label.name = "libagent-up", .part = PSEUDO_UPLOADER},
@@ -58,22 +60,22 @@ static struct {
 
 void flush_own_thread_begins(enum flush_own_thread which)
 {
-    store_relaxed(&own_threads[which].has_ended, 0);
     store_release(&own_threads[which].label.tid, (uint64_t)sys_tid());
+    store_release(&own_threads[which].ended_ns, load_relaxed(&own_threads[which].ended_ns) & ~1ull);
 }
 
 void flush_own_thread_ends(enum flush_own_thread which)
 {
-    add_relaxed(&own_threads[which].before_ns, clock_thread_cpu_ns());
-    store_release(&own_threads[which].has_ended, 1);
+    left_threads_add(sys_tid()); /* the next one may begin while this one still ends */
+    uint64_t ended_ns = load_relaxed(&own_threads[which].ended_ns) + 2 * clock_thread_cpu_ns();
+    store_release(&own_threads[which].ended_ns, ended_ns | 1);
 }
 
 static uint64_t own_cpu_ns(size_t which)
 {
-    uint64_t before = load_relaxed(&own_threads[which].before_ns);
-    uint64_t tid = load_acquire(&own_threads[which].label.tid);
-    bool is_there = tid && !load_acquire(&own_threads[which].has_ended);
-    return before + (is_there ? clock_thread_cpu_of_ns((int)tid) : 0);
+    uint64_t ended_ns = load_acquire(&own_threads[which].ended_ns);
+    uint64_t tid = load_relaxed(&own_threads[which].label.tid);
+    return ended_ns / 2 + (tid && !(ended_ns & 1) ? clock_thread_cpu_of_ns((int)tid) : 0);
 }
 
 uint64_t flush_own_threads_cpu_ns(void)
@@ -101,7 +103,7 @@ bool flush_is_own_thread(int tid)
 bool flush_is_own_thread_now(int tid)
 {
     size_t i = own_thread_of(tid);
-    return i < FLUSH_OWN_THREADS && !load_acquire(&own_threads[i].has_ended);
+    return i < FLUSH_OWN_THREADS && !(load_acquire(&own_threads[i].ended_ns) & 1);
 }
 
 uint32_t flush_own_threads_there(void)
@@ -462,6 +464,6 @@ void flush_reset_in_child(void)
     sequence = 0;
     pending.window = NULL;
     for (size_t i = 0; i < FLUSH_OWN_THREADS; i++)
-        own_threads[i].label.tid = own_threads[i].before_ns = own_threads[i].accounted_ns = 0;
+        own_threads[i].label.tid = own_threads[i].ended_ns = own_threads[i].accounted_ns = 0;
     flush_comments_start(0);
 }

@@ -42,7 +42,7 @@ static bool goes_on(void)
 
 bool ticks_thread_is_starting(void)
 {
-    return load_acquire(&state) == OWN_THREAD_STARTING;
+    return own_thread_is_starting(&state);
 }
 
 bool ticks_thread_is_missing(void)

@@ -65,6 +65,11 @@ void uploader_thread_write_all(bool finishes, uint64_t deadline_ns)
         uploader_resume();
 }
 
+bool uploader_thread_is_starting(void)
+{
+    return own_thread_is_starting(&state);
+}
+
 bool uploader_thread_is_there(void)
 {
     return own_thread_is_there(&state);

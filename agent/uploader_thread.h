@@ -19,6 +19,7 @@ void uploader_thread_need(void);
 void uploader_thread_write_all(bool finishes, uint64_t deadline_ns);
 /* One line: "WHAT: so many", of files and of backends, and what else there is. THR, TICK, SIG. */
 void uploader_thread_say_left(const char *what, const char *besides);
+bool uploader_thread_is_starting(void); /* and has not said who it is */
 bool uploader_thread_is_there(void);
 /* True when there is none, at the CLOCK_MONOTONIC deadline (0: none) at the latest. INIT, TICK. */
 bool uploader_thread_wait_none(uint64_t deadline_ns) MUST_USE;

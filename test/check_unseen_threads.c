@@ -10,7 +10,6 @@
 #include "agent/base/clock.h"
 #include "agent/base/sys.h"
 #include "agent/flush.h"
-#include "agent/rates.h"
 #include "agent/thread/left_threads.h"
 #include "agent/unseen_threads.h"
 #include "test/record_fixture.h"
@@ -31,13 +30,6 @@ uint32_t flush_own_threads_there(void)
     return own_there;
 }
 
-static uint64_t period_ns = NS_PER_MS; /* shorter than a watch can use */
-
-uint64_t rates_period_ns(void)
-{
-    return period_ns;
-}
-
 uint64_t flush_own_threads_cpu_ns(void)
 {
     return own_ns;
@@ -55,11 +47,15 @@ static long read_clock(int clock, struct timespec *time)
     return value ? 0 : -EINVAL; /* a thread that is gone */
 }
 
+static long tick_ns = 4 * NS_PER_MS;
+
 static bool answer(long number, const long args[6], long *result)
 {
     *result = 0;
     if (number == SYS_clock_gettime && args[0] != CLOCK_MONOTONIC)
         *result = read_clock((int)args[0], (struct timespec *)args[1]);
+    else if (number == SYS_clock_getres)
+        *(struct timespec *)args[1] = (struct timespec){0, tick_ns};
     else if (number == SYS_newfstatat)
         ((struct stat *)args[2])->st_nlink = tasks + 2;
     else if (number == SYS_tgkill)
@@ -297,7 +293,7 @@ START_TEST(a_find_begins_a_watch)
     finds = false;
     ck_assert_uint_ge(watch(20 * NS_PER_SEC, 100 * NS_PER_SEC), 21 * NS_PER_SEC);
     ck_assert_uint_le(scans, 251 + 251 * 11);
-    period_ns = 10 * NS_PER_MS; /* or as often as samples */
+    tick_ns = 10 * NS_PER_MS;
     scans = 0;
     unseen_threads_found();
     ck_assert_uint_eq(watch(22 * NS_PER_SEC, 100 * NS_PER_SEC), 23 * NS_PER_SEC);

@@ -1,6 +1,7 @@
 /* left_threads.h: threads that have given their slots back, and are accounted, but that the kernel
  * may still know: from there to a thread's end it takes microseconds, or a little longer where it
- * calls exit. A scan is not to take them for threads that nobody told of.
+ * calls exit. A scan is not to take them for threads that nobody told of. The agent's own threads
+ * are among them.
  *
  * Owns: the last numbers. Context: any. Locks: none. */
 #ifndef LIBAGENT_LEFT_THREADS_H

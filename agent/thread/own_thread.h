@@ -29,6 +29,11 @@ enum own_thread_state { OWN_THREAD_NONE, OWN_THREAD_STARTING, OWN_THREAD_RUNNING
  * asked once the state is told: who wants it away says so first and then looks at the state, and
  * one of the two sees the other. 0; -EBUSY: it stays away; or another negative errno. */
 int own_thread_need(uint32_t *state, void *(*routine)(void *), bool (*stays_away)(void)) MUST_USE;
+/* It is made, and has not said yet who it is. */
+static inline bool own_thread_is_starting(const uint32_t *state)
+{
+    return load_acquire(state) == OWN_THREAD_STARTING;
+}
 /* The last act of such a thread. */
 void own_thread_is_none(uint32_t *state);
 bool own_thread_is_there(const uint32_t *state);

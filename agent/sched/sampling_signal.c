@@ -30,7 +30,6 @@ static const uint64_t own_bit = SIGNAL_BIT(SAMPLING_SIGNAL);
 static sampling_handler sample;
 static uintptr_t previous; /* a signal_handler, SIG_DFL or SIG_IGN */
 static bool started;
-static bool on_alternate_stack;   /* our handler runs there, where a thread has one */
 uint64_t sampling_signal_widened; /* a bit a signal: see sampling_signal_action */
 uint64_t sampling_signal_cost_ns;
 
@@ -57,11 +56,6 @@ __asm__(".pushsection .text.__restore_rt,\"ax\",@progbits\n"
 enum { HAS_RESTORER = 0 };
 #define sampling_signal_return NULL
 #endif
-
-static long kernel_sigaction(const struct kernel_action *action, struct kernel_action *old)
-{
-    return sys_call4(SYS_rt_sigaction, SAMPLING_SIGNAL, action, old, sizeof(action->mask));
-}
 
 /* libc's handler has the mask that it asked for: that of the interrupted code, and its signal. */
 static void chain(signal_handler handler, int signal, siginfo_t *info, void *context)
@@ -114,6 +108,11 @@ static int install(void)
 }
 #else
 static bool on_alternate_stack; /* our handler runs there, where a thread has one */
+
+static long kernel_sigaction(const struct kernel_action *action, struct kernel_action *old)
+{
+    return sys_call4(SYS_rt_sigaction, SAMPLING_SIGNAL, action, old, sizeof(action->mask));
+}
 
 static int install(void)
 {

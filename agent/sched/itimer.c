@@ -217,10 +217,11 @@ static void put_back_default(void)
     sys_call4(SYS_rt_sigaction, kind->signal, action, NULL, sizeof(uint64_t));
 }
 
-/* True: the program has set the timer by a system call, which no hook sees. */
-static bool was_taken(void)
+/* True: the program has set the timer by a system call, which no hook sees. Else `*left` is what is
+ * left until the next signal. */
+static bool was_taken(struct timeval *left)
 {
-    struct itimerval value;
+    struct itimerval value = {0};
     if (!begin_change())
         return false;
     bool taken = load_acquire(&execs) == 0 && sys_call2(SYS_getitimer, kind->which, &value) == 0 &&
@@ -231,26 +232,48 @@ static bool was_taken(void)
             take_pending();
         put_back_default();
     }
+    *left = value.it_value;
     store_release(&state, taken ? ITIMER_OFF : ITIMER_ARMED);
     return taken;
 }
 
+static uint64_t to_ns(struct timeval time)
+{
+    return (uint64_t)time.tv_sec * NS_PER_SEC + (uint64_t)time.tv_usec * 1000;
+}
+
+/* When the tick of a signal is to be. Where processors are few, the signal reaches its thread, and
+ * that thread's ring ours, when another one begins to wait and leaves its processor: a tick at that
+ * moment sees more waits than there are, and the thread that took the signal is yet to go back into
+ * its own. Midway between two signals our own timer tells the time, whatever all of them do. */
+static uint64_t due_ns(struct timeval left)
+{
+    uint64_t now_ns = clock_monotonic_ns(), period = to_ns(interval);
+    uint64_t ahead = to_ns(left) + period / 2;
+    if (kind->which != ITIMER_REAL) /* in CPU time, and nothing is looked at */
+        return now_ns;
+    return now_ns + (ahead < period ? ahead : ahead - period);
+}
+
 static bool itimer_wait(uint32_t bell, uint64_t *next_ns)
 {
+    struct timeval left = {0};
     if (load_acquire(&state) == ITIMER_OFF)
         return event_source.wait(bell, next_ns);
     if (load_acquire(&signals) == signals_seen)
         (void)!sys_futex_wait(&tick_bell, bell, clock_monotonic_ns() + look_every_ns);
-    if (was_taken())
+    if (was_taken(&left))
         say_it_yields();
     uint32_t now = load_acquire(&signals);
-    bool is_due = now != signals_seen;
+    if (now == signals_seen)
+        return false;
+    if (*next_ns == 0)
+        *next_ns = due_ns(left);
+    if (!event_source.wait(bell, next_ns))
+        return false;
     signals_seen = now;
-    /* The thread that took the signal, the main thread for the most part, goes back into its wait
-     * now. Looked at before that it would be seen to move at each tick, and never to wait. */
-    if (is_due)
-        (void)!nap_before(UINT64_MAX);
-    return is_due;
+    *next_ns = 0;
+    return true;
 }
 
 bool itimer_is_ours(int which)

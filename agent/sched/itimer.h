@@ -1,8 +1,9 @@
 /* itimer.h: ticks told by one of the process's two interval timers that have signals of their own,
  * which sigprof and sigalrm share.
  *
- * The handler does no more than to wake the ticks' thread. An app that has the timer or the signal
- * is left alone, and one that wants either later gets it as if nobody had had it.
+ * The handler does no more than to wake the ticks' thread, which has the tick at once, or, where it
+ * looks at what threads do (ITIMER_REAL), midway between two signals. An app that has the timer or
+ * the signal is left alone, and one that wants either later gets it as if nobody had had it.
  *
  * Protocol:
  *  1. The start looks for a handler, an armed timer and a blocked signal: what it finds is the

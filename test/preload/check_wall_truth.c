@@ -1,5 +1,6 @@
 /* Wall profiles of programs whose threads' lives are known: each thread's time is all there, in the
  * state that it was in, on whole stacks. */
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -107,17 +108,17 @@ static void expect_states(bool states)
     }
     /* 250 ticks at least, each of which sees it running or not: the share that is seen has a
      * deviation of 0.5 / sqrt(250) = 0.032 at most; five of them. It is not said to wait when it
-     * is ready, and has no processor. A tick that comes by a signal needs two wake-ups, which take
-     * the processor from one of these: it was seen to run for half of what it did on some days. */
+     * is ready, and has no processor. */
     int64_t life = run_number(&run, "alternates"), spun = run_number(&run, "alternates-spun");
-    int64_t late = run_number(&run, "alternates-late"), bound = life / (states ? 6 : 4);
+    int64_t late = run_number(&run, "alternates-late"), bound = life / 6;
     int64_t running = sum_of("alternates", "running", NULL);
     int64_t waiting = sum_of("alternates", NULL, "run_and_wait") -
                       sum_of("alternates", "running", "run_and_wait");
     fprintf(stderr, "alternates: %lld ms, %lld spun, %lld late; seen running %lld, waiting %lld\n",
             (long long)life / 1000000, (long long)spun / 1000000, (long long)late / 1000000,
             (long long)running / 1000000, (long long)waiting / 1000000);
-    ck_assert_int_ge(running, spun - bound);
+    int64_t unknown = sum_of("alternates", "unknown", "[thread end]");
+    ck_assert_int_ge(running + unknown, spun - bound);
     ck_assert_int_le(running, spun + late + bound);
     ck_assert_int_ge(waiting, life - spun - late - bound);
     ck_assert_int_le(waiting, life - spun + bound);
@@ -205,6 +206,37 @@ START_TEST(test_schedulers)
 }
 END_TEST
 
+/* Where a processor is wanted by more threads than one, who waits for it has it when another begins
+ * to wait. Ticks that came only then (by a signal that main had to take first) saw that one run for
+ * a third of its life less than it did. It is ready for 0.8 to 0.9 of that, and 200 ticks, as some
+ * are missed, see a share with a deviation of 0.4 / sqrt(200) = 0.028: four and a half of them,
+ * which 1 run in 100,000 is beyond. A wait that is over may be seen until the thread runs again:
+ * for a quarter of that time. */
+START_TEST(test_one_processor)
+{
+    cpu_set_t processors;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof(processors), &processors), 0);
+    for (int i = 0, found = 0; i < CPU_SETSIZE; i++)
+        if (CPU_ISSET(i, &processors) && found++)
+            CPU_CLR(i, &processors);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof(processors), &processors), 0);
+    run_threads("wall_turns",
+                (const char *[]){"LIBAGENT_PROFILES=cpu,wall", "LIBAGENT_SCHEDULER=sigalrm",
+                                 "LIBAGENT_PERIOD=1s", FREQUENCY, NULL},
+                NULL);
+    int64_t life = run_number(&run, "life"), spun = run_number(&run, "spun");
+    int64_t late = run_number(&run, "late");
+    int64_t running = sum_of("turns", "running", NULL);
+    int64_t unknown = sum_of("turns", "unknown", "[thread end]");
+    fprintf(stderr, "of %lld ms %lld spun, %lld late; seen running %lld, unknown %lld\n",
+            (long long)life / 1000000, (long long)spun / 1000000, (long long)late / 1000000,
+            (long long)running / 1000000, (long long)unknown / 1000000);
+    ck_assert_int_ge(running + unknown, spun + late - late / 4 - life / 8);
+    ck_assert_int_le(running, spun + late + life / 8);
+    done();
+}
+END_TEST
+
 /* Who runs is told by clocks, and nobody is walked but from outside. */
 START_TEST(test_without_signals)
 {
@@ -284,6 +316,10 @@ Suite *suite(void)
         tcase_add_test(tcase, test_another_user);
         tcase_add_test(tcase, test_another_user_with_signals);
     }
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("one_processor");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, test_one_processor);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -54,6 +54,7 @@ static void *ticks_main(void *unused)
 {
     (void)unused;
     own_thread_enter("libagent-tick");
+    own_thread_be_prompt(); /* a late look finds what made room for it: a thread that waits */
     flush_own_thread_begins(FLUSH_OWN_TICKS);
     store_release(&state, OWN_THREAD_RUNNING);
     const struct scheduler *running = load_acquire(&scheduler);

@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -209,6 +211,48 @@ START_TEST(it_is_not_realtime)
 }
 END_TEST
 
+/* ---- a processor soon ---- */
+
+struct sched_attributes {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime_ns, deadline_ns, period_ns;
+};
+
+START_TEST(prompt_it_asks_for_little_at_once_and_keeps_the_rest)
+{
+    const struct sched_param none = {0};
+    struct sched_attributes now = {0};
+    struct utsname kernel;
+    int major = 0, minor = 0, niceness = nice(3);
+    ck_assert_int_eq(sched_setscheduler(0, SCHED_BATCH, &none), 0);
+    own_thread_be_prompt();
+    ck_assert_int_eq(syscall(SYS_sched_getattr, 0, &now, sizeof(now), 0), 0);
+    ck_assert_int_eq(now.nice, niceness);
+    ck_assert_uint_eq(now.policy, SCHED_BATCH);
+    ck_assert_int_eq(uname(&kernel), 0);
+    ck_assert_int_eq(sscanf(kernel.release, "%d.%d", &major, &minor), 2);
+    if ((major > 6 || (major == 6 && minor >= 12)) && prctl(PR_GET_SECCOMP) == 0)
+        ck_assert_uint_eq(now.runtime_ns, 100000);
+}
+END_TEST
+
+static bool is_filtered(long number, const long args[6], long *result)
+{
+    *result = SECCOMP_MODE_FILTER;
+    ck_assert_int_ne(number, SYS_sched_setattr);
+    return number == SYS_prctl && args[0] == PR_GET_SECCOMP;
+}
+
+START_TEST(under_a_filter_it_asks_for_nothing)
+{
+    sys_override = is_filtered;
+    own_thread_be_prompt();
+}
+END_TEST
+
 /* ---- failure ---- */
 
 static int refuse(void *thread, const void *attributes, void *(*routine)(void *), void *argument)
@@ -336,6 +380,8 @@ Suite *suite(void)
     tcase_add_test(threads, it_has_descriptors_of_its_own);
     tcase_add_test(threads, it_has_descriptors_of_its_own_on_an_old_kernel);
     tcase_add_test(threads, what_cannot_be_unshared_stays_shared);
+    tcase_add_test(threads, prompt_it_asks_for_little_at_once_and_keeps_the_rest);
+    tcase_add_test(threads, under_a_filter_it_asks_for_nothing);
     tcase_add_loop_test(threads, it_is_not_realtime, 0, ARRAY_SIZE(policies));
     tcase_add_test(threads, a_refused_thread_is_an_error);
     if (own_thread_is_known_to_libc()) {

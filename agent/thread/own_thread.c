@@ -196,3 +196,24 @@ void own_thread_enter(const char *name)
     if (take_descriptors())
         log_thread_is_detached();
 }
+
+/* As the kernel first had it; libc's header cannot be had beside <sched.h>. */
+struct sched_attributes {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime_ns, deadline_ns, period_ns;
+};
+
+void own_thread_be_prompt(void)
+{
+    static const uint64_t least_ns = 100000;
+    struct sched_attributes own = {.size = sizeof(own)};
+    /* There are filters that kill for this one. */
+    if (sys_call2(SYS_prctl, PR_GET_SECCOMP, 0) != 0 ||
+        sys_call4(SYS_sched_getattr, 0, &own, sizeof(own), 0) != 0)
+        return;
+    own.runtime_ns = least_ns;
+    (void)!sys_call3(SYS_sched_setattr, 0, &own, 0);
+}

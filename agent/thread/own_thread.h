@@ -41,5 +41,8 @@ bool own_thread_is_there(const uint32_t *state);
 bool own_thread_wait_none(const uint32_t *state, uint64_t deadline_ns);
 /* First call of the routine. `name`: up to 15 bytes. */
 void own_thread_enter(const char *name);
+/* The calling thread asks the kernel for a processor soon when it wakes up, and for the shortest
+ * time at once there. Its share is the same. Linux before 6.12 knows nothing of it. */
+void own_thread_be_prompt(void);
 
 #endif

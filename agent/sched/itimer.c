@@ -217,6 +217,17 @@ static void put_back_default(void)
     sys_call4(SYS_rt_sigaction, kind->signal, action, NULL, sizeof(uint64_t));
 }
 
+/* Within a change: another period is in force. */
+static void follow_period(void)
+{
+    uint64_t wanted = tick_period_ns();
+    if (wanted == period_ns)
+        return;
+    period_ns = wanted;
+    if (load_acquire(&execs) == 0)
+        (void)!arm();
+}
+
 /* True: the program has set the timer by a system call, which no hook sees. Else `*left` is what is
  * left until the next signal. */
 static bool was_taken(struct timeval *left)
@@ -231,6 +242,8 @@ static bool was_taken(struct timeval *left)
         if (value.it_value.tv_sec || value.it_value.tv_usec)
             take_pending();
         put_back_default();
+    } else {
+        follow_period();
     }
     *left = value.it_value;
     store_release(&state, taken ? ITIMER_OFF : ITIMER_ARMED);

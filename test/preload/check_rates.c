@@ -116,6 +116,27 @@ START_TEST(wall_time_leaves_cpu_samples_their_part)
 }
 END_TEST
 
+/* Where an interval timer tells the ticks, it goes slower itself: at its first rate there would be
+ * 594 of them. */
+START_TEST(an_interval_timer_follows)
+{
+    struct run run;
+    run_program(&run, &(struct run_request){
+                          .program = "wakes",
+                          .arguments = (const char *[]){"50", "6", NULL},
+                          .environment = (const char *[]){"LIBAGENT_PROFILES=cpu,wall",
+                                                          "LIBAGENT_SCHEDULER=sigalrm", NULL}});
+    run_expect_quiet_success(&run);
+    struct profile wall;
+    profile_load(&wall, run.profiles, "wall", 0);
+    ck_assert(profile_has_comment(&wall, "to keep to LIBAGENT_OVERHEAD waiting threads"));
+    fprintf(stderr, "%lld ticks\n", (long long)profile_figure(&wall, "ticks"));
+    ck_assert_int_lt(profile_figure(&wall, "ticks"), 350);
+    profile_free(&wall);
+    run_free(&run);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("rates");
@@ -125,6 +146,7 @@ Suite *suite(void)
     tcase_add_test(tcase, a_budget_governs_a_rate_that_is_set);
     tcase_add_test(tcase, a_rate_that_is_set_is_kept);
     tcase_add_test(tcase, wall_time_leaves_cpu_samples_their_part);
+    tcase_add_test(tcase, an_interval_timer_follows);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -121,6 +121,7 @@ static int install(void)
         .handler = on_signal,
         .flags = SA_SIGINFO | SA_RESTART | SA_NODEFER | HAS_RESTORER,
         .restorer = sampling_signal_return,
+        .mask = SIGNAL_BIT(SIGPROF) | SIGNAL_BIT(SIGVTALRM),
     };
     /* Go's runtime, whose goroutines have stacks of a few KiB, adds SA_ONSTACK to the action of
      * this signal when it begins: it stays, whoever was in between. */

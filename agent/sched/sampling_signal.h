@@ -32,6 +32,11 @@
  *     at ours' first instruction, and masks them then, before anything is held. An app's handler
  *     that jumps leaves nothing of ours behind; that sample is lost, and its time is in the next
  *     one. (ThreadSanitizer has its own way.)
+ *  7. But for SIGPROF and SIGVTALRM, which are masked from the first instruction on: interval
+ * timers of CPU time go off at the same tick of the kernel's as ours, and a profiler in their
+ * handlers wants to see where the thread was, not ours (of some, two of five were there). Race that
+ *     remains: a program that blocks one of these two and waits for it in sigsuspend may see the
+ *     wait end before its handler has run.
  *
  * Owns: the signal. Context: handler SIG; sampling_signal_action THR and SIG; renew THR; start
  * INIT. Locks: none. */

@@ -102,6 +102,24 @@ START_TEST(test_waits_are_not_interrupted)
 }
 END_TEST
 
+/* The program's own profiler goes off at the same ticks of the kernel's as ours, and sees where the
+ * program was: had ours the signal first, a third of these ticks would be in it. */
+START_TEST(test_own_profiler_sees_the_program)
+{
+    static const char *const ways[][2] = {{"prof", "LIBAGENT_SCHEDULER=cputimer"},
+                                          {"virtual", "LIBAGENT_SCHEDULER=cputimer"},
+                                          {"prof", "LIBAGENT_SCHEDULER=event"}};
+    struct run run;
+    run_program(
+        &run, &(struct run_request){.program = "own_profiler",
+                                    .arguments = (const char *[]){ways[_i][0], "250", NULL},
+                                    .environment = (const char *[]){ways[_i][1], often[0], NULL}});
+    run_expect_quiet_success(&run);
+    ck_assert_int_eq(run_number(&run, "elsewhere"), 0);
+    run_free(&run);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("shim_signals");
@@ -111,6 +129,7 @@ Suite *suite(void)
     tcase_add_test(tcase, test_cpu_is_sampled_all_the_while);
     tcase_add_test(tcase, test_own_timer_counts_as_without);
     tcase_add_test(tcase, test_waits_are_not_interrupted);
+    tcase_add_loop_test(tcase, test_own_profiler_sees_the_program, 0, 3);
     suite_add_tcase(suite, tcase);
     return suite;
 }

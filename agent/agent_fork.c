@@ -14,6 +14,7 @@
 #include "agent/record/heap_snapshot.h"
 #include "agent/record/scratch.h"
 #include "agent/record/time_recorder.h"
+#include "agent/sched/thread_tails.h"
 #include "agent/sched/wall.h"
 #include "agent/thread/thread_context.h"
 #include "agent/unseen_threads.h"
@@ -81,6 +82,7 @@ void agent_fork_child(void)
     if (!own)
         own = thread_attach(0, 0);
     unseen_threads_start(clock_monotonic_ns());
+    thread_tails_start();
     wall_reset_in_child(own, clock_monotonic_ns());
     if (life_scheduler)
         life_scheduler->reset_in_child(own);

@@ -110,7 +110,7 @@ static void account_last(struct thread_slot *slot)
     thread_guard_enter(slot);
     uint64_t now = clock_thread_cpu_ns();
     cpu_sample_unreached(slot, now);
-    cpu_sample_tail(slot, now);
+    cpu_sample_end(slot, now);
     life_scheduler->thread_end(slot);
     cpu_sample_overhead(slot);
     wall_thread_end(slot, clock_monotonic_ns());

@@ -403,6 +403,7 @@ static int flush_locked(bool final)
     if (has_cpu) {
         add_own_threads();
         add_threads(final);
+        cpu_sample_tell_ends();
         cpu_sample_add_unseen(lost_tails_tell(unseen_threads_take_time()));
     }
     if (!is_due()) {

@@ -16,6 +16,7 @@
 #include "agent/record/scratch.h"
 #include "agent/sched/cpu_sample.h"
 #include "agent/sched/sampling_signal.h"
+#include "agent/sched/thread_tails.h"
 #include "agent/thread/moment.h"
 #include "test/cpu_fixture.h"
 #include "test/demand.h"
@@ -265,6 +266,34 @@ START_TEST(a_moment_says_whether_the_stack_is_clean)
 }
 END_TEST
 
+/* The first sample of a thread whose birth was seen stands for an interval, as far as others of its
+ * kind left time. */
+START_TEST(a_first_sample_stands_for_an_interval)
+{
+    const uint64_t interval_ns = NS_PER_SEC / 2, left_ns = 5 * NS_PER_SEC;
+    start();
+    struct thread_slot *slot = thread_attach(0, _i ? 4711 : 0);
+    slot->interval_us = (uint32_t)(interval_ns / 1000);
+    if (_i)
+        ck_assert(thread_tails_add(slot, left_ns));
+    uint64_t before = slot->cpu_last_ns;
+    signal_tick(slot);
+    uint64_t own = slot->cpu_last_ns - before,
+             first = fixture_total(fixture_turn(), RECORD_CPU).amount;
+    if (_i)
+        ck_assert_uint_eq(first, interval_ns);
+    else
+        ck_assert_uint_le(first, own);
+    before = slot->cpu_last_ns;
+    signal_tick(slot);
+    ck_assert_uint_le(fixture_total(fixture_turn(), RECORD_CPU).amount, slot->cpu_last_ns - before);
+    cpu_sample_tell_ends();
+    uint64_t left = amount_at(fixture_turn(), PSEUDO_TAIL);
+    ck_assert_uint_ge(left, _i ? left_ns - interval_ns : 0);
+    ck_assert_uint_le(left, _i ? left_ns - interval_ns + own : 0);
+}
+END_TEST
+
 /* ---- known stacks ---- */
 
 static int check_tail(const struct window_row *row, void *data)
@@ -426,6 +455,7 @@ Suite *suite(void)
     tcase_add_test(ticks, flags_of_a_walk_are_counted);
     tcase_add_loop_test(ticks, a_sample_in_our_own_code_says_so, 0, 2);
     tcase_add_test(ticks, a_moment_says_whether_the_stack_is_clean);
+    tcase_add_loop_test(ticks, a_first_sample_stands_for_an_interval, 0, 2);
     suite_add_tcase(suite, ticks);
     TCase *known = tcase_create("known");
     tcase_set_timeout(known, 60);

@@ -9,6 +9,7 @@
 #include "agent/record/scratch.h"
 #include "agent/record/time_recorder.h"
 #include "agent/sched/sampling_signal.h"
+#include "agent/sched/thread_tails.h"
 #include "agent/sched/thread_timer.h"
 #include "agent/sched/wall.h"
 #include "agent/thread/moment.h"
@@ -85,6 +86,7 @@ static uint64_t main_root;
 void cpu_sample_start(void)
 {
     main_root = sys_auxv(AT_ENTRY); /* not in a sample: errno is thread-local */
+    thread_tails_start();
 }
 
 uint64_t cpu_sample_root(const struct thread_slot *slot)
@@ -112,6 +114,17 @@ static void note_outermost(struct thread_slot *slot, const uint64_t *pcs, uint32
 static uint64_t amount_max(void)
 {
     return MAX_OF(NS_PER_SEC, 4 * NS_PER_SEC / options.frequency);
+}
+
+/* Of what a thread's first sample is to stand for its own clock has only a part. */
+static uint64_t first_amount(struct thread_slot *slot, uint64_t amount_ns)
+{
+    uint64_t interval = (uint64_t)load_relaxed(&slot->interval_us) * 1000;
+    bool is_first = !slot->was_sampled && slot->start_routine;
+    slot->was_sampled = 1;
+    return is_first && amount_ns < interval
+               ? amount_ns + thread_tails_take(slot, interval - amount_ns)
+               : amount_ns;
 }
 
 static uint32_t walk_and_add(struct thread_slot *slot, const struct unwinder *by,
@@ -163,7 +176,8 @@ static uint32_t take_sample(struct thread_slot *slot, const struct unwinder *by,
     }
     thread_note_name(slot);
     thread_guard_enter(slot);
-    uint32_t flags = walk_and_add(slot, by, stack, ucontext, take_app_time(slot, now));
+    uint64_t amount = first_amount(slot, take_app_time(slot, now));
+    uint32_t flags = walk_and_add(slot, by, stack, ucontext, amount);
     thread_guard_leave(slot);
     scratch_give(stack);
     stats_add(STAT_CPU_SAMPLES, 1);
@@ -221,6 +235,36 @@ void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns)
     cpu_sample_outermost(slot, from);
     if (rest)
         add_known_of(slot, PCS(PSEUDO_TAIL, from[0], from[1]), rest, false);
+}
+
+/* One whose tail is a small part of it keeps it, with its number and its labels. */
+static bool is_short(const struct thread_slot *slot, uint64_t now_ns)
+{
+    enum { INTERVALS = 32 };
+    uint64_t interval = (uint64_t)load_relaxed(&slot->interval_us) * 1000;
+    return slot->start_routine && !slot->labels && !load_relaxed(&captures_process) &&
+           now_ns < INTERVALS * interval;
+}
+
+void cpu_sample_end(struct thread_slot *slot, uint64_t now_ns)
+{
+    if (!is_short(slot, now_ns)) {
+        cpu_sample_tail(slot, now_ns);
+        return;
+    }
+    uint64_t rest = take_app_time(slot, now_ns);
+    if (rest && !thread_tails_add(slot, rest))
+        add_known_of(slot, PCS(PSEUDO_TAIL, slot->start_routine), rest, false);
+}
+
+static void tell_tail(const struct thread_label *label, uint64_t routine, uint64_t amount_ns)
+{
+    cpu_sample_add_lost_tail(label, (const uint64_t[OUTERMOST]){routine}, amount_ns);
+}
+
+void cpu_sample_tell_ends(void)
+{
+    thread_tails_tell(tell_tail);
 }
 
 bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns)

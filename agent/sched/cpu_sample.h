@@ -19,6 +19,10 @@ void cpu_sample_start(void);
 void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext);
 /* Accounts the CPU time of a thread after its last sample, up to its clock's value `now_ns`. */
 void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns);
+/* The same of a thread that ends; of a short one it is kept, for the first samples of others of its
+ * kind (agent/sched/thread_tails.h), until the second is called at a flush. THR; TICK, INIT. */
+void cpu_sample_end(struct thread_slot *slot, uint64_t now_ns);
+void cpu_sample_tell_ends(void);
 /* Has the thread's clock gone on without a sample for longer than ticks are late? It then blocks
  * the sampling signal, or is not libc's, and gets none. */
 bool cpu_sample_is_unreached(const struct thread_slot *slot, uint64_t now_ns);

@@ -16,7 +16,7 @@
 /* Member of struct sigevent for SIGEV_THREAD_ID; glibc names it only so. */
 #define SIGEVENT_TID _sigev_un._tid
 
-static uint64_t interval_ns;
+static uint64_t interval_ns, half_tick_ns;
 static uint32_t refused;
 static uint32_t stopped;
 /* Each timer takes one of RLIMIT_SIGPENDING, which timers and queued signals of all the user's
@@ -74,11 +74,14 @@ static uint64_t random_phase(uint64_t interval)
     return 1 + rng_next(&rng) % interval;
 }
 
-/* The look for one that was found came at a random instant itself. */
+/* The look for one that was found came at a random instant itself. Of others each of the kernel's
+ * ticks is to be the first sample with equal chance: as it comes half a tick behind the timer's
+ * time, that one is half a tick earlier. */
 static uint64_t first_phase(const struct thread_slot *slot, uint64_t interval)
 {
     bool was_found = !slot->start_routine && !load_relaxed(&slot->cpu_last_ns);
-    return was_found ? 1 : random_phase(interval);
+    uint64_t phase = random_phase(interval);
+    return was_found || phase <= half_tick_ns ? 1 : phase - half_tick_ns;
 }
 
 void thread_timers_set_interval(uint64_t interval)
@@ -89,6 +92,7 @@ void thread_timers_set_interval(uint64_t interval)
 int thread_timers_start(uint64_t interval, sampling_handler handler)
 {
     thread_timers_set_interval(interval);
+    half_tick_ns = clock_tick_ns() / 2;
     timers_limit = half_of_pending_limit();
     store_relaxed(&stopped, 0);
     return sampling_signal_start(handler);

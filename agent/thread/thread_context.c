@@ -189,6 +189,7 @@ static void make_blank(struct thread_slot *slot, int tid)
     slot->interval_us = 0;
     slot->last_pc = 0;
     slot->restarts = 0;
+    slot->was_sampled = 0;
     user_labels_forget(slot->labels);
     /* `tick` and `tick_cpu_ns` are the visitor's: what it finds there is another clock's. */
 }

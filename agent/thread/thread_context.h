@@ -111,6 +111,7 @@ struct thread_slot {
     uint32_t last_pc;     /* agent/sched/restarts.h, as the next two */
     uint16_t last_waits;
     uint8_t restarts;
+    uint8_t was_sampled;
     struct label_room *labels; /* stays the slot's; NULL: no thread of it ever set any */
 } __attribute__((aligned(CACHE_LINE)));
 

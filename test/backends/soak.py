@@ -123,9 +123,11 @@ def in_files(redis, kind):
                 for sequence, profile in redis.files("cpu").items()}
     for family in ("cpu", "heap"):
         for sequence, profile in redis.files(family).items():
-            windows[family, profile.time_nanos] = (profile_rules.total(profile, "cpu"), sequence)
             if kind == "parca" and family == "heap":
                 windows["live", profile.time_nanos + profile.duration_nanos] = (0, sequence)
+                if profile_rules.total(profile, "alloc_objects") == 0:  # a last window can be short
+                    continue
+            windows[family, profile.time_nanos] = (profile_rules.total(profile, "cpu"), sequence)
     return windows
 
 

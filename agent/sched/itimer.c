@@ -9,6 +9,7 @@
 #include "agent/base/log.h"
 #include "agent/base/nap.h"
 #include "agent/base/next.h"
+#include "agent/base/options.h"
 #include "agent/base/sys.h"
 #include "agent/sched/thread_timer.h"
 #include "agent/sched/tick.h"
@@ -83,6 +84,15 @@ static const char *what_the_app_has(void)
     return NULL;
 }
 
+/* The agent is to be controlled by that signal, for all of the process's life. */
+static const char *option_that_has_it(void)
+{
+    const uint32_t signal = (uint32_t)kind->signal;
+    if (options.toggle_signal == signal)
+        return "LIBAGENT_TOGGLE_SIGNAL";
+    return options.flush_signal == signal ? "LIBAGENT_FLUSH_SIGNAL" : NULL;
+}
+
 static int install(void)
 {
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
@@ -99,6 +109,12 @@ int itimer_start(const struct itimer_kind *chosen, const struct sched_request *r
     period_ns = request->period_ns;
     if (!next.sigaction)
         return -ENOSYS;
+    const char *option = option_that_has_it();
+    if (option) {
+        log_warn("LIBAGENT_SCHEDULER=%s is not used, event is: %s has %s", kind->scheduler, option,
+                 kind->signal_name);
+        return -EBUSY;
+    }
     const char *found = what_the_app_has();
     if (found) {
         log_warn("LIBAGENT_SCHEDULER=%s is not used, event is: the program has %s %s",

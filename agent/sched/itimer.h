@@ -7,7 +7,7 @@
  *
  * Protocol:
  *  1. The start looks for a handler, an armed timer and a blocked signal: what it finds is the
- *     app's, and it refuses (-EBUSY, said).
+ *     app's, and it refuses (-EBUSY, said); so where the signal is to control the agent.
  *  2. Hooks ask itimer_is_ours before the app's call is passed on. A call that arms the timer or
  *     changes the signal's action is preceded by itimer_yield: the timer is disarmed, what of ours
  *     is pending is taken away, the action is put back, all with signals blocked. Others that come

@@ -35,17 +35,51 @@ static int64_t seen(const struct run *run, const char *family, const char *folde
 
 /* ---- signals ---- */
 
+static void expect_switched_off_and_on(const struct run *with)
+{
+    run_expect_success(with);
+    ck_assert_str_eq(with->out, "signal default, flags 0\nsignal default, flags 0\n");
+    ck_assert_int_gt(seen(with, "heap", "profiles", "work_before"), 0);
+    ck_assert_int_eq(seen(with, "heap", "profiles", "work_between"), 0);
+    ck_assert_int_eq(seen(with, "cpu", "profiles", "work_between"), 0);
+    ck_assert_int_gt(seen(with, "heap", "profiles", "work_after"), 0);
+}
+
 START_TEST(test_a_signal_switches_off_and_on)
 {
     struct run with;
     run(&with, (const char *[]){"toggle", NULL},
         (const char *[]){"LIBAGENT_TOGGLE_SIGNAL=SIGUSR2", "LIBAGENT_ALLOC_INTERVAL=16KiB", NULL});
-    run_expect_quiet_success(&with);
-    ck_assert_str_eq(with.out, "USR2 default, flags 0\nUSR2 default, flags 0\n");
-    ck_assert_int_gt(seen(&with, "heap", "profiles", "work_before"), 0);
-    ck_assert_int_eq(seen(&with, "heap", "profiles", "work_between"), 0);
-    ck_assert_int_eq(seen(&with, "cpu", "profiles", "work_between"), 0);
-    ck_assert_int_gt(seen(&with, "heap", "profiles", "work_after"), 0);
+    expect_switched_off_and_on(&with);
+    ck_assert_str_eq(with.err, "");
+    run_free(&with);
+}
+END_TEST
+
+/* The signal that a scheduler would have is the control's, also when it starts anew. */
+START_TEST(test_a_schedulers_signal_switches_off_and_on)
+{
+    static const struct {
+        const char *option, *scheduler, *line;
+        int number;
+    } cases[] = {
+        {"LIBAGENT_TOGGLE_SIGNAL=PROF", "LIBAGENT_SCHEDULER=sigprof",
+         "libagent: warn: LIBAGENT_SCHEDULER=sigprof is not used, event is: LIBAGENT_TOGGLE_SIGNAL "
+         "has SIGPROF\n",
+         SIGPROF},
+        {"LIBAGENT_TOGGLE_SIGNAL=ALRM", "LIBAGENT_SCHEDULER=sigalrm",
+         "libagent: warn: LIBAGENT_SCHEDULER=sigalrm is not used, event is: LIBAGENT_TOGGLE_SIGNAL "
+         "has SIGALRM\n",
+         SIGALRM},
+    };
+    struct run with;
+    char number[16];
+    snprintf(number, sizeof(number), "%d", cases[_i].number);
+    run(&with, (const char *[]){"toggle", number, NULL},
+        (const char *[]){cases[_i].option, cases[_i].scheduler, "LIBAGENT_ALLOC_INTERVAL=16KiB",
+                         NULL});
+    expect_switched_off_and_on(&with);
+    ck_assert_ptr_eq(strstr(with.err, cases[_i].line), with.err);
     run_free(&with);
 }
 END_TEST
@@ -300,6 +334,7 @@ Suite *suite(void)
     TCase *signals = tcase_create("signals");
     tcase_set_timeout(signals, 120);
     tcase_add_test(signals, test_a_signal_switches_off_and_on);
+    tcase_add_loop_test(signals, test_a_schedulers_signal_switches_off_and_on, 0, 2);
     tcase_add_test(signals, test_a_signal_writes_what_there_is);
     tcase_add_test(signals, test_a_signal_that_the_program_ignores_is_refused);
     tcase_add_test(signals, test_the_programs_own_handlers_come_first);

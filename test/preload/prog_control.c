@@ -106,18 +106,18 @@ static void show(const char *name, int number)
            (unsigned)action.sa_flags);
 }
 
-static void toggle(void)
+static void toggle(int number)
 {
-    show("USR2", SIGUSR2);
+    show("signal", number);
     work_before();
-    kill(getpid(), SIGUSR2);
+    kill(getpid(), number);
     wait_for_timers(false);
     wait_for_threads(1);
     work_between();
-    kill(getpid(), SIGUSR2);
+    kill(getpid(), number);
     wait_for_timers(true);
     work_after();
-    show("USR2", SIGUSR2);
+    show("signal", number);
 }
 
 static void flush(void)
@@ -313,7 +313,7 @@ int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
     if (strcmp(name, "toggle") == 0)
-        toggle();
+        toggle(argc > 2 ? atoi(argv[2]) : SIGUSR2);
     else if (strcmp(name, "flush") == 0)
         flush();
     else if (strcmp(name, "take") == 0)

@@ -258,7 +258,8 @@ START_TEST(a_long_wrong_value_leaves_room_for_what_is_accepted)
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = 0;
     memcpy(text, "LIBAGENT_FREQUENCY=", 19);
-    check_wrong(text, "a whole number from 1 to 10000; CPU is not profiled", PART_CPU);
+    check_wrong(text, "a whole number from 1 to 10000; CPU and wall time are not profiled",
+                PART_CPU);
 }
 END_TEST
 

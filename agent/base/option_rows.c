@@ -374,7 +374,7 @@ const struct option_row option_rows[ROW_COUNT] = {
 
 const char *const option_consequence[PART_COUNT] = {
     [PART_ALL] = "nothing is profiled",
-    [PART_CPU] = "CPU is not profiled",
+    [PART_CPU] = "CPU and wall time are not profiled",
     [PART_ALLOC] = "allocations are not profiled",
     [PART_HEAP] = "the live heap is not profiled",
     [PART_OUTPUT] = "no profile is written",

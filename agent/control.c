@@ -19,7 +19,7 @@ static struct option_pairs pairs[2];
 static int current;
 static char seen[OPTION_PAIRS_BYTES]; /* the file's bytes at the last look */
 static long seen_size;
-static bool said_unreadable;
+static bool said_unreadable, said_unwritten;
 static bool tries_again; /* to be on: what was recorded before was still being written */
 
 /* True: pairs[!current] has what is new. */
@@ -89,11 +89,15 @@ static void follow_file(void)
 static void control(void)
 {
     if (control_signals_toggled()) {
-        bool on = !life_is_switched_on();
-        int error = life_switch(on);
+        bool on = true;
+        int error = life_toggle(&on);
         if (error)
             log_error("LIBAGENT_TOGGLE_SIGNAL: not switched %s: %s (errno %d)", on ? "on" : "off",
                       error_text(error), -error);
+    }
+    if (control_signals_unwritten() && !said_unwritten && !life_is_on()) {
+        log_warn("LIBAGENT_FLUSH_SIGNAL: nothing is written: profiling has not started, or is off");
+        said_unwritten = true;
     }
     if (tries_again && life_is_switched_on())
         tries_again = life_switch(true) == -EBUSY;
@@ -113,7 +117,7 @@ bool control_begin(void)
 
 bool control_is_asked_for(void)
 {
-    return path[0] || options.toggle_signal;
+    return path[0] || options.toggle_signal || options.flush_signal;
 }
 
 void control_start(void)

@@ -28,6 +28,7 @@ static struct {
 static const uint64_t term_limit_ns = NS_PER_SEC;
 
 static uint32_t toggles;
+static uint32_t unwritten;
 static uint32_t term_state; /* a futex word: 0, 1: it is being written, 2: done */
 static void (*write_at_term)(uint64_t deadline_ns);
 
@@ -55,8 +56,14 @@ static void on_flush(int number, siginfo_t *info, void *context)
     (void)number;
     (void)info;
     (void)context;
-    if (may_act() && life_is_on())
+    if (!may_act())
+        return;
+    if (life_is_on()) {
         agent_thread_want_flush();
+    } else {
+        store_release(&unwritten, 1);
+        agent_thread_want_control();
+    }
 }
 
 static void wait_written(uint64_t deadline_ns)
@@ -138,6 +145,11 @@ void control_signals_start(void (*at_term)(uint64_t deadline_ns))
 bool control_signals_toggled(void)
 {
     return __atomic_exchange_n(&toggles, 0, __ATOMIC_ACQ_REL) & 1;
+}
+
+bool control_signals_unwritten(void)
+{
+    return exchange_acq_rel(&unwritten, 0);
 }
 
 static bool is_of(int number, enum purpose *purpose)

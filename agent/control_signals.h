@@ -26,6 +26,8 @@
 void control_signals_start(void (*at_term)(uint64_t deadline_ns));
 /* The program's toggles since the last call: true: an odd number. TICK. */
 bool control_signals_toggled(void);
+/* The same of flushes that came while there was nothing to write: true: one at least. TICK. */
+bool control_signals_unwritten(void);
 /* sigaction has done that, successfully; `old` becomes what the program is to see. */
 void control_signals_acted(int number, const struct sigaction *action, struct sigaction *old);
 /* signal and its kin: `old` as libc gave it; what the program is to see. */

@@ -8,6 +8,7 @@
 #include "agent/base/lock.h"
 #include "agent/base/log.h"
 #include "agent/base/nap.h"
+#include "agent/base/options.h"
 #include "agent/base/sys.h"
 #include "agent/sched/wall.h"
 #include "agent/start.h"
@@ -263,6 +264,25 @@ int life_switch(bool on)
     if (!on)
         return follow_off(clock_monotonic_ns() + write_limit_ns);
     error = follow_on();
+    end_change();
+    return error;
+}
+
+int life_toggle(bool *on)
+{
+    int error = begin_change(false);
+    if (error)
+        return error;
+    *on = !is_to_be_on();
+    store_relaxed(&switched_off, !*on);
+    if (!*on)
+        return follow_off(clock_monotonic_ns() + write_limit_ns);
+    bool is_start = starts == 0;
+    if (is_start) /* as the environment has it */
+        options_overlay(OVERLAY_START, NULL);
+    starts += is_start;
+    error = follow_on();
+    starts -= is_start && error;
     end_change();
     return error;
 }

@@ -64,6 +64,9 @@ int life_count_start(int (*before)(const char *, bool), const char *options) MUS
 int life_count_stop(uint64_t deadline_ns) MUST_USE;
 /* From outside. TICK. */
 int life_switch(bool on) MUST_USE;
+/* The same, the other way round than it is: `on` tells. Where nobody has started it, or all have
+ * stopped, this is a start, and counted as one. */
+int life_toggle(bool *on) MUST_USE;
 bool life_is_switched_on(void);
 /* With other options: stops and starts if it is on; `change` is called in between, or at once if it
  * is off, or about to be. TICK. */

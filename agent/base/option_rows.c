@@ -298,7 +298,8 @@ const struct option_row option_rows[ROW_COUNT] = {
                    .default_text = "auto",
                    .words = start_words,
                    .fixed = true,
-                   .help = "manual: not before the program calls libagent_start"},
+                   .help = "manual: not before the program calls libagent_start, or "
+                           "LIBAGENT_TOGGLE_SIGNAL comes"},
     [ROW_CONFIG] = {.name = OPTION_PREFIX "CONFIG",
                     .type = TYPE_TEXT_OR_NONE,
                     .part = PART_LOG,
@@ -315,7 +316,8 @@ const struct option_row option_rows[ROW_COUNT] = {
                            MEMBER(toggle_signal),
                            .default_text = "none",
                            .fixed = true,
-                           .help = "signal that switches profiling off, and on again"},
+                           .help = "signal that switches profiling off, and on again; with "
+                                   "LIBAGENT_START=manual first on"},
     [ROW_FLUSH_SIGNAL] = {.name = OPTION_PREFIX "FLUSH_SIGNAL",
                           .type = TYPE_SIGNAL,
                           .part = PART_LOG,

@@ -84,6 +84,21 @@ START_TEST(test_a_schedulers_signal_switches_off_and_on)
 }
 END_TEST
 
+START_TEST(test_a_signal_starts_what_is_to_be_started_by_hand)
+{
+    struct run with;
+    run(&with, (const char *[]){"start", NULL},
+        (const char *[]){"LIBAGENT_START=manual", "LIBAGENT_TOGGLE_SIGNAL=USR2",
+                         "LIBAGENT_FLUSH_SIGNAL=rtmin+5", "LIBAGENT_LOG_FILE=log",
+                         "LIBAGENT_ALLOC_INTERVAL=16KiB", NULL});
+    run_expect_quiet_success(&with);
+    ck_assert_int_eq(seen(&with, "heap", "profiles", "work_before"), 0);
+    ck_assert_int_gt(seen(&with, "heap", "profiles", "work_after"), 0);
+    ck_assert_int_eq(seen(&with, "heap", "profiles", "work_between"), 0);
+    run_free(&with);
+}
+END_TEST
+
 /* The program leaves by a way that writes nothing. */
 START_TEST(test_a_signal_writes_what_there_is)
 {
@@ -335,6 +350,7 @@ Suite *suite(void)
     tcase_set_timeout(signals, 120);
     tcase_add_test(signals, test_a_signal_switches_off_and_on);
     tcase_add_loop_test(signals, test_a_schedulers_signal_switches_off_and_on, 0, 2);
+    tcase_add_test(signals, test_a_signal_starts_what_is_to_be_started_by_hand);
     tcase_add_test(signals, test_a_signal_writes_what_there_is);
     tcase_add_test(signals, test_a_signal_that_the_program_ignores_is_refused);
     tcase_add_test(signals, test_the_programs_own_handlers_come_first);

@@ -98,6 +98,29 @@ static void wait_for_threads(int count)
     }
 }
 
+/* Looks in the agent's log, which is a file. */
+static int count_in_log(const char *text)
+{
+    static char log[8192];
+    int fd = open("log", O_RDONLY), count = 0;
+    ssize_t size = fd < 0 ? 0 : read(fd, log, sizeof(log) - 1);
+    log[size > 0 ? size : 0] = 0;
+    if (fd >= 0)
+        close(fd);
+    for (const char *found = log; (found = strstr(found, text)); found++)
+        count++;
+    return count;
+}
+
+static void wait_for_log(const char *text)
+{
+    uint64_t end = clock_ns(CLOCK_MONOTONIC) + limit_ns;
+    while (count_in_log(text) == 0) {
+        need(clock_ns(CLOCK_MONOTONIC) < end, text);
+        nap();
+    }
+}
+
 static void show(const char *name, int number)
 {
     struct sigaction action;
@@ -128,6 +151,28 @@ static void flush(void)
     printf("written\n");
     fflush(stdout);
     _exit(0);
+}
+
+/* LIBAGENT_START=manual: nothing before the first signal. */
+static void start_by_signal(void)
+{
+    need(!has_timers(), "on");
+    work_before();
+    kill(getpid(), SIGRTMIN + 5);
+    wait_for_log("nothing is written");
+    wait_for_threads(1);
+    kill(getpid(), SIGRTMIN + 5);
+    wait_for_threads(1);
+    kill(getpid(), SIGUSR2);
+    wait_for_timers(true);
+    work_after();
+    kill(getpid(), SIGUSR2);
+    wait_for_timers(false);
+    wait_for_threads(1);
+    work_between();
+    kill(getpid(), SIGUSR2);
+    wait_for_timers(true);
+    need(count_in_log("nothing is written") == 1, "told again");
 }
 
 static volatile int came;
@@ -235,29 +280,6 @@ static void write_config(const char *text)
     write_config_bytes(text, strlen(text));
 }
 
-/* Looks in the agent's log, which is a file. */
-static int count_in_log(const char *text)
-{
-    static char log[8192];
-    int fd = open("log", O_RDONLY), count = 0;
-    ssize_t size = fd < 0 ? 0 : read(fd, log, sizeof(log) - 1);
-    log[size > 0 ? size : 0] = 0;
-    if (fd >= 0)
-        close(fd);
-    for (const char *found = log; (found = strstr(found, text)); found++)
-        count++;
-    return count;
-}
-
-static void wait_for_log(const char *text)
-{
-    uint64_t end = clock_ns(CLOCK_MONOTONIC) + limit_ns;
-    while (count_in_log(text) == 0) {
-        need(clock_ns(CLOCK_MONOTONIC) < end, text);
-        nap();
-    }
-}
-
 /* Nothing of it is taken, and that is told once, however often it is looked at: once a window. */
 static void configure_by_no_text(void)
 {
@@ -314,6 +336,8 @@ int main(int argc, char **argv)
     const char *name = argc > 1 ? argv[1] : "";
     if (strcmp(name, "toggle") == 0)
         toggle(argc > 2 ? atoi(argv[2]) : SIGUSR2);
+    else if (strcmp(name, "start") == 0)
+        start_by_signal();
     else if (strcmp(name, "flush") == 0)
         flush();
     else if (strcmp(name, "take") == 0)

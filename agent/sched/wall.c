@@ -148,8 +148,7 @@ static void add_named(const struct thread_slot *slot, enum pseudo_frame name, ui
 }
 
 /* The stack gets the thread's time until it was last seen there, with the labels that it had when
- * it was looked at: by now it may have others. Where a capture began or ended meanwhile, in parts.
- */
+ * it was looked at, not those of now. Where a capture began or ended meanwhile, in parts. */
 static void tell(const struct thread_slot *slot, struct account *account,
                  const struct record_stack *stack, uint32_t count)
 {
@@ -259,6 +258,7 @@ static void look(struct thread_slot *slot, struct account *account, struct recor
                  uint64_t now_ns, uint64_t cpu_ns)
 {
     uint32_t count = 0;
+    thread_read_news(slot);
     settle(slot, account);
     account->kept = 0;
     /* Before the stack: one that was read did not move since `cpu_ns`. */
@@ -327,8 +327,7 @@ static void tick_done(uint64_t now_ns, uint32_t visits)
     moment_pass(own_thread_is_known_to_libc());
 }
 
-/* A burst of looks, which a thousand threads have room in: what is not looked at now is nobody's.
- */
+/* A burst of looks, with room for a thousand threads: what is not looked at now is nobody's. */
 const struct tick_visitor wall_visitor = {
     .still = visit, .moved = visit, .done = tick_done, .last = look_budget_start};
 
@@ -406,6 +405,7 @@ void wall_flush(struct thread_slot *slot, uint64_t now_ns, uint64_t cpu_ns, bool
     if (account->tid > 0 && account->tid == load_relaxed(&slot->tid)) {
         if (account->kept && account->cpu_ns == cpu_ns)
             account->seen_ns = MAX_OF(account->seen_ns, now_ns);
+        thread_read_news(slot);
         settle(slot, account);
         if (final)
             close_account(slot, account, now_ns);

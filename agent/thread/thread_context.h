@@ -102,13 +102,14 @@ struct thread_slot {
     uint32_t next_free;
     uint32_t generation; /* of the start that made it */
     uint8_t is_main;
-    uint8_t held;         /* no tick may come: agent/sched/thread_timer.h */
-    uint8_t thread;       /* an enum slot_thread */
-    uint8_t name_age;     /* calls of thread_note_name, modulo 256 */
-    uint32_t tick;        /* the last one that visited it; TICK only, as the next */
-    uint64_t tick_cpu_ns; /* the thread's CPU clock then */
-    uint32_t interval_us; /* CPU time between samples, as its timer has it */
-    uint32_t last_pc;     /* agent/sched/restarts.h, as the next two */
+    uint8_t held;          /* no tick may come: agent/sched/thread_timer.h */
+    uint8_t thread;        /* an enum slot_thread */
+    uint8_t name_age;      /* calls of thread_note_name, modulo 256 */
+    uint32_t tick;         /* the last one that visited it; TICK only, as the next */
+    uint64_t tick_cpu_ns;  /* the thread's CPU clock then */
+    uint32_t others_named; /* agent/thread/thread_name.c: when its name was asked for */
+    uint32_t interval_us;  /* CPU time between samples, as its timer has it */
+    uint32_t last_pc;      /* agent/sched/restarts.h, as the next two */
     uint16_t last_waits;
     uint8_t restarts;
     uint8_t was_sampled;
@@ -169,15 +170,17 @@ bool thread_in_process(void);
  * call. */
 bool thread_owns(const struct thread_slot *slot);
 /* Names: a thread has its creator's at birth, as in the kernel. Changes through libc are seen
- * (thread_named, of the calling thread; thread_other_named, of one that is not known here); all
- * others by thread_note_name, which asks the kernel at its first call, at every eighth of 64, and
- * three times more until 256, where that begins anew: a system call that few samples need, and no
- * thread that was never sampled. SIG, HOOK, THR. */
+ * (thread_named, of the calling thread; thread_other_named, of one that is not known here: each
+ * thread is asked once more); all others by thread_note_name, which asks the kernel at its first
+ * call, at every eighth of 64, and three times more until 256, where that begins anew: a system
+ * call that few samples need, and no thread that was never sampled. SIG, HOOK, THR. */
 void thread_note_name(struct thread_slot *slot);
 /* The name of another thread, which no handler or hook of its own has asked for: one that waits may
  * never run any. As the kernel has it; nothing where that is not told. TICK, INIT. */
 void thread_read_name(struct thread_slot *slot);
-/* At the end of a thread: asks when it was never asked, and threads have named others. THR. */
+/* The same where threads have named others since it was asked for. */
+void thread_read_news(struct thread_slot *slot);
+/* At the end of a thread: asks where threads have named others since. THR. */
 void thread_note_last_name(struct thread_slot *slot);
 void thread_named(const char *name);
 void thread_other_named(void);

@@ -113,8 +113,8 @@ static int start_tables(void)
     if (error != -ENOMEM || arena_budget() >= before)
         return error;
     /* The live heap and the threads' slots stay as they were made. */
-    log_warn("LIBAGENT_MEMORY: %zu bytes are less than what is in use: the %zu of before stay",
-             arena_budget(), before);
+    log_warn_once("LIBAGENT_MEMORY: %zu bytes are less than what is in use: the %zu of before stay",
+                  arena_budget(), before);
     arena_set_budget(before);
     return make_tables();
 }
@@ -187,17 +187,19 @@ static void say_whose_malloc(void)
         glob_match("libclang_rt.*", name))
         log_info("allocations are not seen: malloc is that of %s", name);
     else
-        log_warn("allocations are not seen: malloc is that of %s, which stands before libagent.so "
-                 "in LD_PRELOAD; behind it they are",
-                 name);
+        log_warn_once(
+            "allocations are not seen: malloc is that of %s, which stands before libagent.so "
+            "in LD_PRELOAD; behind it they are",
+            name);
 }
 
 /* What an earlier start recorded is live still: frees were followed all the time. */
 static bool start_heap(void)
 {
     if (options.heap_mark_ns && !(options.profiles & PROFILE_LIVE))
-        log_warn("LIBAGENT_HEAP_MARK is of the live heap, which LIBAGENT_PROFILES leaves out: add "
-                 "heap or heap-growth");
+        log_warn_once(
+            "LIBAGENT_HEAP_MARK is of the live heap, which LIBAGENT_PROFILES leaves out: add "
+            "heap or heap-growth");
     if ((options.profiles & PROFILE_LIVE) && options_ok(PART_ALLOC) && options_ok(PART_HEAP))
         return heap_recorder_start(options.heap_sample_rate) == 0;
     heap_recorder_stop();

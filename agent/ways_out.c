@@ -57,7 +57,8 @@ int ways_out_start(char *const *environment, const char *program, void (*before_
         environment_hold();
     }
     if (!error && options_is_set(&options.formats) && !routes_have_files())
-        log_warn("LIBAGENT_FORMAT is of files, of which there are none without LIBAGENT_OUTPUT");
+        log_warn_once(
+            "LIBAGENT_FORMAT is of files, of which there are none without LIBAGENT_OUTPUT");
     is_known = true;
     return error;
 }

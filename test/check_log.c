@@ -90,6 +90,42 @@ START_TEST(a_line_stays_one_line)
 }
 END_TEST
 
+/* What starts find again and again, also in children; another text is another line. */
+START_TEST(a_line_of_starts_comes_once_in_a_process)
+{
+    log_start(LOG_WARN, NULL);
+    for (int start = 0; start < 3; start++) {
+        log_warn_once("of %d", 1);
+        log_error_once("of %d", 2);
+        log_warn("each");
+    }
+    CHECK_WRITTEN("libagent: warn: of 1\nlibagent: error: of 2\n"
+                  "libagent: warn: each\nlibagent: warn: each\n"
+                  "libagent: warn: each\n");
+    pid_t child = fork();
+    if (child == 0) {
+        log_warn_once("of %d", 1);
+        log_warn_once("of the child");
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    CHECK_WRITTEN("libagent: warn: of the child\n");
+}
+END_TEST
+
+/* None is lost where there are more than can be told apart. */
+START_TEST(of_many_lines_each_comes)
+{
+    log_start(LOG_WARN, NULL);
+    for (int i = 0; i < 100; i++) {
+        char line[64];
+        snprintf(line, sizeof(line), "libagent: warn: of %d\n", i);
+        log_warn_once("of %d", i);
+        CHECK_WRITTEN(line);
+    }
+}
+END_TEST
+
 START_TEST(a_long_line_is_cut)
 {
     char text[3000];
@@ -410,6 +446,8 @@ Suite *suite(void)
     tcase_add_test(lines, lines_are_filtered_by_level);
     tcase_add_test(lines, before_the_start_warnings_go_to_standard_error);
     tcase_add_test(lines, a_line_stays_one_line);
+    tcase_add_test(lines, a_line_of_starts_comes_once_in_a_process);
+    tcase_add_test(lines, of_many_lines_each_comes);
     tcase_add_test(lines, a_long_line_is_cut);
     tcase_add_test(lines, plain_text_comes_whole);
     tcase_add_loop_test(lines, a_terminal_is_told_from_a_pipe, 0, 2);

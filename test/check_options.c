@@ -312,6 +312,7 @@ START_TEST(unknown_variables_are_bounded)
     for (int i = 0; i < 12; i++) {
         memset(names[i], 'X', sizeof(names[i]) - 1);
         memcpy(names[i], "LIBAGENT_", 9);
+        names[i][9] = (char)('a' + i);
         environment[i] = names[i]; /* without an equal sign at that */
     }
     load(environment);

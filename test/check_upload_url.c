@@ -223,7 +223,8 @@ START_TEST(without_a_client_nothing_is_sent)
     ck_assert_int_eq(own_log_lines("profiles are not sent from under this sanitizer"), 1);
     load(&(struct upload_options){.lacks_client = true}, datadog);
     ck_assert_uint_eq(config.count, 0);
-    ck_assert_int_eq(own_log_lines("profiles are not sent from under this sanitizer"), 2);
+    ck_assert_int_eq(own_log_lines("profiles are not sent from under this sanitizer"),
+                     1); /* once */
     load(&(struct upload_options){.url = "file:///f", .lacks_client = true}, none);
     ck_assert_uint_eq(config.count, 1);
     options.spool.folder = "/s";
@@ -236,7 +237,7 @@ START_TEST(without_a_client_nothing_is_sent)
                            "profiles are sent to file, /f (by LIBAGENT_UPLOAD_URL)\n"
                            "profiles for parca are left in /s (by LIBAGENT_SPOOL)\n"
                            "profiles for post are left in /s (by LIBAGENT_SPOOL)\n");
-    ck_assert_int_eq(own_log_lines("libagent: "), 2);
+    ck_assert_int_eq(own_log_lines("libagent: "), 1);
     own_log_remove();
 }
 END_TEST

@@ -28,9 +28,9 @@ const char *routes_load(const struct routes_config *config, const char *folder, 
         if (destination->kind != BACKEND_FILE)
             continue;
         if (folder && strcmp(folder, destination->url) != 0)
-            log_warn("LIBAGENT_OUTPUT=%s is the one folder of files: nothing is written into "
-                     "file://%s of LIBAGENT_UPLOAD_URL",
-                     folder, destination->url);
+            log_warn_once("LIBAGENT_OUTPUT=%s is the one folder of files: nothing is written into "
+                          "file://%s of LIBAGENT_UPLOAD_URL",
+                          folder, destination->url);
         folder = folder ? folder : destination->url;
     }
     files_folder = folder;

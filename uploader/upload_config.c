@@ -32,7 +32,7 @@ static void take_base(struct upload_config *config, const char *name, const char
     size_t length = format(url, sizeof(url), "%s%s", prefix, base);
     const char *wrong = upload_url_parse(url, length, &config->destinations[0]);
     if (wrong) {
-        log_error("nothing is uploaded: %s is not understood: %s", name, wrong);
+        log_error_once("nothing is uploaded: %s is not understood: %s", name, wrong);
         return;
     }
     config->variable = name;
@@ -65,8 +65,8 @@ static void find_destinations(struct upload_config *config, char *const *environ
         const char *wrong = upload_urls_parse(url, config->destinations, &config->count);
         if (wrong) {
             /* Not the URL itself: a password may stand in it. */
-            log_error("nothing is uploaded: LIBAGENT_UPLOAD_URL's %zu. is not understood: %s",
-                      config->count + 1, wrong);
+            log_error_once("nothing is uploaded: LIBAGENT_UPLOAD_URL's %zu. is not understood: %s",
+                           config->count + 1, wrong);
             config->count = 0;
         }
         config->variable = config->count ? "LIBAGENT_UPLOAD_URL" : NULL;
@@ -101,8 +101,8 @@ static void send_nothing(struct upload_config *config)
         log_info("profiles are not sent from under this sanitizer: libagent-uploader sends them "
                  "from LIBAGENT_SPOOL");
     else
-        log_warn("profiles are not sent from under this sanitizer, but written to files: set "
-                 "LIBAGENT_SPOOL and let libagent-uploader send them");
+        log_warn_once("profiles are not sent from under this sanitizer, but written to files: set "
+                      "LIBAGENT_SPOOL and let libagent-uploader send them");
 }
 
 /* ---- as whom ---- */
@@ -120,8 +120,8 @@ static void find_tags(struct upload_config *config, char *const *environment)
     const char *left_out = config->options.tags;
     while (left_out && (left_out = tags_add_list(tags, left_out, false))) {
         const char *end = strchr(left_out, ',');
-        log_warn("LIBAGENT_TAGS: \"%.*s\" is no name:value, or too long, and is left out",
-                 (int)(end ? (size_t)(end - left_out) : strlen(left_out)), left_out);
+        log_warn_once("LIBAGENT_TAGS: \"%.*s\" is no name:value, or too long, and is left out",
+                      (int)(end ? (size_t)(end - left_out) : strlen(left_out)), left_out);
         /* What follows is there already, unless it is wrong, too. */
         left_out = end ? end + 1 : NULL;
     }
@@ -185,8 +185,9 @@ void upload_config_load(struct upload_config *config, const struct upload_option
     upload_config_new_process(config, pid);
     for (size_t i = 0; i < config->count; i++)
         if (!credentials_take(&config->credentials[i], config->destinations[i].kind, environment))
-            log_warn("a credential for %s in the environment is no line of text, and is left out",
-                     backend_name(config->destinations[i].kind));
+            log_warn_once(
+                "a credential for %s in the environment is no line of text, and is left out",
+                backend_name(config->destinations[i].kind));
 }
 
 /* ---- credentials, and what is shown ---- */

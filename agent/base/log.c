@@ -25,6 +25,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/format.h"
 #include "agent/base/lock.h"
+#include "agent/base/pair_map.h"
 #include "agent/base/sys.h"
 #include "agent/base/utc_time.h"
 
@@ -41,6 +42,7 @@ enum {
     DETACHED_MAX = 8, /* the agent has two threads of its own */
     STDERR_FD = 2,
     KERNEL_SIGSET_SIZE = 8,
+    SAID_MAX = 32, /* lines of starts: most processes have none */
 };
 
 /* What a writer gives back: written (or not to be written), or to be tried again later. */
@@ -268,7 +270,26 @@ static size_t stamp(char *out, size_t size)
                   sys_pid());
 }
 
-void log_line(enum log_level level, const char *pattern, ...)
+/* Has this text been said before, in this process or before its fork? From now on it has. Told by
+ * their hashes; what has no room is said each time. */
+static bool was_said(const char *text)
+{
+    static uint64_t said[SAID_MAX];
+    uint64_t hash = 1;
+    for (; *text; text++)
+        hash = hash_mix(hash, (unsigned char)*text);
+    for (int i = 0; i < SAID_MAX; i++) {
+        uint64_t before = 0;
+        if (__atomic_compare_exchange_n(&said[i], &before, hash, false, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED))
+            return false;
+        if (before == hash)
+            return true;
+    }
+    return false;
+}
+
+void log_line(enum log_level level, bool once, const char *pattern, ...)
 {
     static const char *const names[] = {"error", "warn", "info", "debug"};
     if (level > load_relaxed(&level_in_force))
@@ -280,6 +301,8 @@ void log_line(enum log_level level, const char *pattern, ...)
     va_start(list, pattern);
     size_t used = start + format_list(line + start, sizeof(line) - start, pattern, list);
     va_end(list);
+    if (once && was_said(line + start))
+        return;
     used = start + make_printable(line + start, used - start);
     line[used++] = '\n'; /* in the place of the final 0 */
     if (log_path[0])

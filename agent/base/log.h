@@ -22,12 +22,16 @@ enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 /* `path` NULL: standard error. The first one remembers the identity of descriptor 2. The path is
  * copied, and made absolute. Lines before it go to standard error at level warn. */
 void log_start(enum log_level level, const char *path);
-/* One line of at most 1 KiB of UTF-8; what cannot be printed (from a %s) becomes '?'. */
-void log_line(enum log_level level, const char *pattern, ...) PRINTF_LIKE(2, 3);
-#define log_error(...) log_line(LOG_ERROR, __VA_ARGS__)
-#define log_warn(...)  log_line(LOG_WARN, __VA_ARGS__)
-#define log_info(...)  log_line(LOG_INFO, __VA_ARGS__)
-#define log_debug(...) log_line(LOG_DEBUG, __VA_ARGS__)
+/* One line of at most 1 KiB of UTF-8; what cannot be printed (from a %s) becomes '?'. `once`: not
+ * where the process, or the one that it was forked from, has said the same before: for what each
+ * start finds anew. */
+void log_line(enum log_level level, bool once, const char *pattern, ...) PRINTF_LIKE(3, 4);
+#define log_error(...)      log_line(LOG_ERROR, false, __VA_ARGS__)
+#define log_error_once(...) log_line(LOG_ERROR, true, __VA_ARGS__)
+#define log_warn(...)       log_line(LOG_WARN, false, __VA_ARGS__)
+#define log_warn_once(...)  log_line(LOG_WARN, true, __VA_ARGS__)
+#define log_info(...)       log_line(LOG_INFO, false, __VA_ARGS__)
+#define log_debug(...)      log_line(LOG_DEBUG, false, __VA_ARGS__)
 /* The calling thread has a descriptor table of its own from now on. */
 void log_thread_is_detached(void);
 /* Has it? */

@@ -289,9 +289,9 @@ static COLD void refuse(enum row_index index, char *const *environment)
     char accepted[ACCEPTED_SIZE];
     describe(row, accepted);
     parts_off |= 1u << row->part;
-    log_error("%s=%.*s is not understood: it takes %s; %s", row->name, SHOWN_MAX,
-              row->hidden ? hidden : value_of(environment, row->name), accepted,
-              option_consequence[row->part]);
+    log_error_once("%s=%.*s is not understood: it takes %s; %s", row->name, SHOWN_MAX,
+                   row->hidden ? hidden : value_of(environment, row->name), accepted,
+                   option_consequence[row->part]);
 }
 
 static COLD void warn_of_unknown(const char *name, size_t length)
@@ -300,9 +300,9 @@ static COLD void warn_of_unknown(const char *name, size_t length)
     format(shown, sizeof(shown), "%.*s", (int)MIN_OF(length, sizeof(shown)), name);
     const char *meant = option_meant(shown + strlen(OPTION_PREFIX));
     if (meant)
-        log_warn("%s is not an option; %s is", shown, meant);
+        log_warn_once("%s is not an option; %s is", shown, meant);
     else
-        log_warn("%s is not an option; LIBAGENT_HELP=1 lists them", shown);
+        log_warn_once("%s is not an option; LIBAGENT_HELP=1 lists them", shown);
 }
 
 static bool is_option(const char *name, size_t length)

@@ -56,7 +56,7 @@ int heap_recorder_start(uint64_t one_in)
          bytes /= 2)
         error = create_tables(bytes);
     if (error)
-        log_warn("no live heap: its tables have no room in LIBAGENT_MEMORY");
+        log_warn_once("no live heap: its tables have no room in LIBAGENT_MEMORY");
     heap.one_in = one_in;
     store_release(&heap.accepts, error == 0);
     return error;

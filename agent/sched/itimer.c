@@ -111,14 +111,14 @@ int itimer_start(const struct itimer_kind *chosen, const struct sched_request *r
         return -ENOSYS;
     const char *option = option_that_has_it();
     if (option) {
-        log_warn("LIBAGENT_SCHEDULER=%s is not used, event is: %s has %s", kind->scheduler, option,
-                 kind->signal_name);
+        log_warn_once("LIBAGENT_SCHEDULER=%s is not used, event is: %s has %s", kind->scheduler,
+                      option, kind->signal_name);
         return -EBUSY;
     }
     const char *found = what_the_app_has();
     if (found) {
-        log_warn("LIBAGENT_SCHEDULER=%s is not used, event is: the program has %s %s",
-                 kind->scheduler, found, kind->signal_name);
+        log_warn_once("LIBAGENT_SCHEDULER=%s is not used, event is: the program has %s %s",
+                      kind->scheduler, found, kind->signal_name);
         return -EBUSY;
     }
     int error = tick_start(request, &source, true);

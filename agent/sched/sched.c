@@ -76,14 +76,15 @@ const struct scheduler *scheduler_start(struct sched_request *request)
 {
     const struct scheduler *scheduler = choose(request);
     if (!options.signals && scheduler != &scheduler_sleep && scheduler != &scheduler_event) {
-        log_error(
+        log_error_once(
             "LIBAGENT_SCHEDULER=%s needs a signal, and LIBAGENT_SIGNALS=0 allows none: no time "
             "is profiled",
             scheduler->name);
         return NULL;
     }
     if (request->wall && !scheduler->gives_wall) {
-        log_warn("no wall profile: LIBAGENT_SCHEDULER=%s samples CPU time alone", scheduler->name);
+        log_warn_once("no wall profile: LIBAGENT_SCHEDULER=%s samples CPU time alone",
+                      scheduler->name);
         request->wall = NULL;
     }
     if (!request->cpu && !request->wall)
@@ -96,7 +97,7 @@ const struct scheduler *scheduler_start(struct sched_request *request)
     }
     if (!error)
         return scheduler;
-    log_warn("no CPU profile: the kernel refuses the signal: %s (errno %d)", error_text(error),
-             -error);
+    log_warn_once("no CPU profile: the kernel refuses the signal: %s (errno %d)", error_text(error),
+                  -error);
     return NULL;
 }

@@ -478,7 +478,7 @@ void wall_start(bool signals)
     sends_signals = signals && options.signals;
     wall_on = accounts && blocked_start() == 0 && kept_stacks_start() == 0;
     if (!wall_on)
-        log_warn("no wall profile: LIBAGENT_MEMORY has no room for it");
+        log_warn_once("no wall profile: LIBAGENT_MEMORY has no room for it");
 }
 
 void wall_stop(void)

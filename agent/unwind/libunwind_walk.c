@@ -337,8 +337,9 @@ static int libunwind_start(void)
     static bool was_tried;
     static int outcome;
     if (!was_tried && thread_tls.internal) {
-        log_warn("LIBAGENT_UNWINDER=libunwind takes a start by the program, or with it: stacks are "
-                 "walked by cfi");
+        log_warn_once(
+            "LIBAGENT_UNWINDER=libunwind takes a start by the program, or with it: stacks are "
+            "walked by cfi");
         return -EBUSY;
     }
     if (!was_tried)

@@ -135,6 +135,30 @@ START_TEST(a_file_has_lines)
 }
 END_TEST
 
+/* An editor may put the mark there, which nobody sees. */
+START_TEST(a_byte_order_mark_says_nothing)
+{
+    ck_assert_int_eq(option_pairs_from_lines(&pairs,
+                                             "\xef\xbb\xbf"
+                                             "frequency=10\n",
+                                             "file"),
+                     0);
+    expect("LIBAGENT_FREQUENCY", "10");
+}
+END_TEST
+
+START_TEST(a_wrong_line_is_told_by_its_number)
+{
+    own_log_start();
+    ck_assert_int_eq(option_pairs_from_lines(&pairs, "# 1\n\nfrequency=10\nperiod=1x\n", "file"),
+                     -EINVAL);
+    ck_assert_int_eq(own_log_lines("file, line 4: LIBAGENT_PERIOD=1x is not understood"), 1);
+    ck_assert_int_eq(option_pairs_from_lines(&pairs, "nothing", "file"), -EINVAL);
+    ck_assert_int_eq(own_log_lines("file, line 1: nothing is no key=value"), 1);
+    own_log_remove();
+}
+END_TEST
+
 START_TEST(too_many_are_refused)
 {
     static char text[OPTION_PAIRS_BYTES * 2];
@@ -142,7 +166,7 @@ START_TEST(too_many_are_refused)
         strcpy(text + used, "frequency=10\n");
     own_log_start();
     ck_assert_int_eq(option_pairs_from_lines(&pairs, text, "file"), -EINVAL);
-    ck_assert_int_eq(own_log_lines("file: too many options"), 1);
+    ck_assert_int_eq(own_log_lines("file, line 65: too many options"), 1);
     own_log_remove();
 }
 END_TEST
@@ -171,6 +195,8 @@ Suite *suite(void)
     suite_add_tcase(suite, list);
     TCase *lines = tcase_create("lines");
     tcase_add_test(lines, a_file_has_lines);
+    tcase_add_test(lines, a_byte_order_mark_says_nothing);
+    tcase_add_test(lines, a_wrong_line_is_told_by_its_number);
     tcase_add_test(lines, too_many_are_refused);
     tcase_add_test(lines, files_with_other_values_differ);
     suite_add_tcase(suite, lines);

@@ -166,10 +166,10 @@ START_TEST(only_a_regular_file_is_read)
     char fifo[64], data[8];
     snprintf(fifo, sizeof(fifo), "/tmp/check_sys.%d.fifo", (int)getpid());
     ck_assert_int_eq(mkfifo(fifo, 0600), 0);
-    ck_assert_int_eq(sys_read_file(fifo, data, sizeof(data)), -EINVAL);
+    ck_assert_int_eq(sys_read_file(fifo, data, sizeof(data)), -EISDIR);
     unlink(fifo);
-    ck_assert_int_eq(sys_read_file("/tmp", data, sizeof(data)), -EINVAL);
-    ck_assert_int_eq(sys_read_file("/dev/ptmx", data, sizeof(data)), -EINVAL);
+    ck_assert_int_eq(sys_read_file("/tmp", data, sizeof(data)), -EISDIR);
+    ck_assert_int_eq(sys_read_file("/dev/ptmx", data, sizeof(data)), -EISDIR);
     ck_assert_str_eq(data, "");
     ck_assert_int_gt(sys_read_file("/proc/self/stat", data, sizeof(data)), 0);
 }

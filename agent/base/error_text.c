@@ -22,6 +22,7 @@ static const struct {
     {EFBIG, "file too large"},
     {EINVAL, "not of the kind or value that is expected"},
     {EIO, "input/output error"},
+    {EISDIR, "no regular file"},
     {ELOOP, "too many symbolic links"},
     {EMFILE, "too many open files in the process"},
     {ENAMETOOLONG, "name too long"},

@@ -98,15 +98,21 @@ int option_pairs_from_list(struct option_pairs *pairs, const char *text)
     return error;
 }
 
-int option_pairs_from_lines(struct option_pairs *pairs, const char *text, const char *whose)
+int option_pairs_from_lines(struct option_pairs *pairs, const char *text, const char *file)
 {
+    static const char byte_order_mark[] = "\xef\xbb\xbf";
+    char whose[512];
     int error = 0;
     clear(pairs);
-    while (!error && *text) {
+    if (strncmp(text, byte_order_mark, sizeof(byte_order_mark) - 1) == 0)
+        text += sizeof(byte_order_mark) - 1;
+    for (unsigned number = 1; !error && *text; number++) {
         const char *end = find_or_end(text, '\n');
         const char *start = skip_blanks(text, end);
-        if (start < end && *start != '#' && *start != '\r')
+        if (start < end && *start != '#' && *start != '\r') {
+            format(whose, sizeof(whose), "%.*s, line %u", (int)sizeof(whose) - 32, file, number);
             error = add(pairs, start, end, true, whose);
+        }
         text = *end ? end + 1 : end;
     }
     return error;

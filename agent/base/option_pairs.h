@@ -22,9 +22,10 @@ struct option_pairs {
 /* "key=value,key=value": what has no `=` belongs to the value before it ("profiles=cpu,alloc"). 0,
  * or -EINVAL and a line in the log for the first that is wrong. */
 int option_pairs_from_list(struct option_pairs *pairs, const char *text) MUST_USE;
-/* Lines KEY=value; empty ones and those that begin with # say nothing. The same. */
+/* Lines KEY=value; empty ones and those that begin with # say nothing. The same, with the number of
+ * the line in `file`. */
 int option_pairs_from_lines(struct option_pairs *pairs, const char *text,
-                            const char *whose) MUST_USE;
+                            const char *file) MUST_USE;
 /* The value of a name, the last one where it stands twice; NULL: not there. */
 const char *option_pairs_get(const struct option_pairs *pairs, const char *name);
 bool option_pairs_equal(const struct option_pairs *a, const struct option_pairs *b);

@@ -306,10 +306,9 @@ const struct option_row option_rows[ROW_COUNT] = {
                     MEMBER(config),
                     .default_text = "none",
                     .fixed = true,
-                    .help =
-                        "file of lines KEY=value that go before the environment, looked at once "
-                        "a period: changes options, and switches off and on (ENABLED), "
-                        "without a restart"},
+                    .help = "file of lines KEY=value that override the environment, looked at once "
+                            "a period: changes options, and switches off and on (ENABLED), "
+                            "without a restart"},
     [ROW_TOGGLE_SIGNAL] = {.name = OPTION_PREFIX "TOGGLE_SIGNAL",
                            .type = TYPE_SIGNAL,
                            .part = PART_LOG,

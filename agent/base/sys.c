@@ -68,7 +68,7 @@ long sys_read_file(const char *path, char *data, size_t size)
     struct stat status;
     long length = sys_call2(SYS_fstat, fd, &status);
     if (length == 0)
-        length = S_ISREG(status.st_mode) ? sys_read(fd, data, size - 1) : -EINVAL;
+        length = S_ISREG(status.st_mode) ? sys_read(fd, data, size - 1) : -EISDIR;
     sys_close(fd);
     data[length > 0 ? length : 0] = 0;
     return length;

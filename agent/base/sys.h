@@ -85,7 +85,7 @@ void sys_close(int fd);
 long sys_read(int fd, void *data, size_t size) MUST_USE;
 long sys_write(int fd, const void *data, size_t size) MUST_USE;
 /* Reads the file `path` into `data` (at most `size` - 1 bytes, always ends it with 0).
- * Returns the number of bytes or a negative errno; -EINVAL for what is no regular file, as others
+ * Returns the number of bytes or a negative errno; -EISDIR for what is no regular file, as others
  * may never come to an end. */
 long sys_read_file(const char *path, char *data, size_t size) MUST_USE;
 /* What the link `path` leads to, without a 0 at its end. Bytes written, or a negative errno. */

@@ -294,7 +294,7 @@ START_TEST(test_tls_with_a_file_that_is_none)
         const char *file, *told;
     } cases[] = {
         {"/etc/absent.pem", "cannot be read: no such file or directory (errno 2)"},
-        {"/etc", "cannot be read: not of the kind or value that is expected (errno 22)"},
+        {"/etc", "cannot be read: no regular file (errno 21)"},
         {"/etc/passwd", "no certificate is in it"},
     };
     struct run run;

@@ -7,6 +7,7 @@
 #include "agent/base/next.h"
 #include "agent/base/options.h"
 #include "agent/base/sys.h"
+#include "agent/life.h"
 #include "agent/thread/own_thread.h"
 #include "uploader/uploader.h"
 
@@ -81,6 +82,7 @@ void ways_out_print_help(char *const *environment)
         {&options.upload_url, where || !options.upload_url ? where : "(nothing is sent)"},
         {&options.tags, routes_tags()},
         {&options.output, folder_in_force()},
+        {&options.scheduler, life_scheduler ? life_scheduler->name : NULL},
         {NULL, NULL},
     };
     options_help(environment, shown, text, sizeof(text));

@@ -119,6 +119,12 @@ START_TEST(test_help_shows_what_is_in_force)
         {{"LIBAGENT_UPLOAD_URL=http://127.0.0.1:1,http://me:hush@h"},
          {"LIBAGENT_UPLOAD_URL=(nothing is sent)\n", "LIBAGENT_UPLOAD_URL's 2. is not understood"}},
         {{"LIBAGENT_CONFIG=config"}, {"LIBAGENT_FREQUENCY=29\n"}},
+        /* What auto is, and what a scheduler gave way to. */
+        {{"LIBAGENT_PROFILES=cpu"}, {"LIBAGENT_SCHEDULER=cputimer\n"}},
+        {{"LIBAGENT_PROFILES=cpu,wall"}, {"LIBAGENT_SCHEDULER=cputimer, event for wall time\n"}},
+        {{"LIBAGENT_PROFILES=cpu", "LIBAGENT_SIGNALS=0"}, {"LIBAGENT_SCHEDULER=event\n"}},
+        {{"LIBAGENT_PROFILES=cpu", "LIBAGENT_SCHEDULER=sigprof", "LIBAGENT_TOGGLE_SIGNAL=PROF"},
+         {"LIBAGENT_SCHEDULER=event\n"}},
         /* No start at all. */
         {{"LIBAGENT_START=manual", "PYROSCOPE_SERVER_ADDRESS=http://127.0.0.1:1"},
          {"LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:1\n"}},
@@ -202,7 +208,7 @@ Suite *suite(void)
     tcase_add_test(tcase, test_off_reads_nothing_else);
     tcase_add_test(tcase, test_musl_program);
     tcase_add_test(tcase, test_help);
-    tcase_add_loop_test(tcase, test_help_shows_what_is_in_force, 0, 8);
+    tcase_add_loop_test(tcase, test_help_shows_what_is_in_force, 0, 12);
     tcase_add_loop_test(tcase, test_wrong_values, 0, sizeof(wrong) / sizeof(wrong[0]));
     suite_add_tcase(suite, tcase);
     return suite;

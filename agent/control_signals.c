@@ -131,8 +131,11 @@ void control_signals_start(void (*at_term)(uint64_t deadline_ns))
 {
     write_at_term = at_term;
     if (!options.signals) {
-        if (options.toggle_signal || options.flush_signal || options.term_flush)
-            log_warn("LIBAGENT_SIGNALS=0: no signal controls the agent either");
+        const bool asked[PURPOSES] = {options.toggle_signal, options.flush_signal,
+                                      options.term_flush};
+        for (int i = 0; i < PURPOSES; i++)
+            if (asked[i])
+                log_warn("LIBAGENT_SIGNALS=0: %s is not used", signals[i].option);
         return;
     }
     start_one(TOGGLE, (int)options.toggle_signal);

@@ -127,6 +127,8 @@ static void choose_scheduler(void)
     };
     if ((options.profiles & PROFILE_WALL) && options_ok(PART_CPU))
         request.wall = &wall_visitor;
+    if (request.wall && options.wall_signal && !options.signals)
+        log_warn_once("LIBAGENT_SIGNALS=0: LIBAGENT_WALL_SIGNAL is not used");
     wall_stop();
     life_scheduler = scheduler_start(&request);
     if (life_scheduler && request.wall)

@@ -17,6 +17,10 @@
 #define SIGEVENT_TID _sigev_un._tid
 
 static uint64_t interval_ns, half_tick_ns;
+/* A timer that was set and has not gone off in so much CPU time of its thread is set again: its
+ * signal may be blocked, or lost. */
+enum { PATIENCE_TICKS = 4 };
+static uint64_t patience_ns;
 static uint32_t refused;
 static uint32_t stopped;
 /* Each timer takes one of RLIMIT_SIGPENDING, which timers and queued signals of all the user's
@@ -93,6 +97,7 @@ int thread_timers_start(uint64_t interval, sampling_handler handler)
 {
     thread_timers_set_interval(interval);
     half_tick_ns = clock_tick_ns() / 2;
+    patience_ns = PATIENCE_TICKS * clock_tick_ns();
     timers_limit = half_of_pending_limit();
     store_relaxed(&stopped, 0);
     return sampling_signal_start(handler);
@@ -143,6 +148,7 @@ void thread_timer_begin(struct thread_slot *slot, bool armed)
     int timer;
     uint64_t interval = load_relaxed(&interval_ns);
     store_relaxed(&slot->interval_us, (uint32_t)(interval / 1000));
+    store_relaxed(&slot->asked_ns, 0);
     long error = -EAGAIN; /* as the kernel has it for this limit */
     if (take_timer()) {
         error = sys_call3(SYS_timer_create, clock_id_of_thread(slot->tid), &event, &timer);
@@ -192,6 +198,7 @@ void thread_timer_follow(struct thread_slot *slot, const void *ucontext)
 {
     if (!is_own(slot)) /* a late signal */
         return;
+    store_relaxed(&slot->asked_ns, 0);
     restarts_at_sample(slot, ucontext);
     uint64_t interval = restarts_interval_ns(slot, load_relaxed(&interval_ns));
     if (likely(load_relaxed(&slot->interval_us) == (uint32_t)(interval / 1000)))
@@ -211,8 +218,12 @@ static void set_of_other(const struct thread_slot *slot, uint64_t first_ns, uint
     store_release(&asked, NULL);
 }
 
-void thread_timer_ask(struct thread_slot *slot)
+void thread_timer_ask(struct thread_slot *slot, uint64_t cpu_ns)
 {
+    uint64_t asked_ns = load_relaxed(&slot->asked_ns);
+    if (asked_ns && cpu_ns - asked_ns < patience_ns)
+        return;
+    store_relaxed(&slot->asked_ns, cpu_ns);
     /* From now on, and not by a time that may be past: the kernel would signal at once. */
     set_of_other(slot, 1, 0);
 }
@@ -237,6 +248,7 @@ void thread_timer_hold(struct thread_slot *slot)
 void thread_timer_go_on(struct thread_slot *slot)
 {
     set_own(slot, true);
+    store_relaxed(&slot->asked_ns, 0);
     store_release(&slot->held, 0);
 }
 

@@ -45,8 +45,11 @@ void thread_timer_repeat(struct thread_slot *slot);
 /* After a sample of the calling thread: takes over what the interval is now, or a longer one where
  * samples keep the thread from making progress (agent/sched/restarts.h). SIG. */
 void thread_timer_follow(struct thread_slot *slot, const void *ucontext);
-/* Goes off once, as soon as the thread runs. TICK. */
-void thread_timer_ask(struct thread_slot *slot);
+/* Goes off once, as soon as the thread runs, whose CPU clock is `cpu_ns`. While it is to go off
+ * already nothing is done: where the kernel has just found it due, and the ticks' thread comes
+ * before the signal, it would be put off by being set again, time after time where ticks are as
+ * frequent as the kernel's. TICK. */
+void thread_timer_ask(struct thread_slot *slot, uint64_t cpu_ns);
 /* Arms those of all slots as thread_timer_begin does. TICK, THR. */
 void thread_timers_arm_all(void);
 /* None is due from now on, whoever asks; the next one is due after an interval. In the thread

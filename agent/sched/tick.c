@@ -16,6 +16,9 @@ enum { PERIOD_SHARE = 200, VISIT_NS = 500, VISITS_MIN = 8, VISITS_MAX = 4096 };
 enum { RECENT_MAX = 64 };
 /* Between the reads of the two clocks so much time passes at most, when nothing else does. */
 static const int64_t idle_ns = 2000;
+/* A tick takes 15 us and more, a thousand in a second 2 % of a processor: more there are not,
+ * whatever the options ask for. */
+static const uint64_t shortest_ns = NS_PER_MS;
 /* The ticks' thread ends when no thread has moved for so long. */
 static const uint64_t rest_after_ns = NS_PER_SEC;
 
@@ -25,11 +28,12 @@ static struct {
     struct sched_request request;
     const struct tick_source *source;
     bool arms;
-    bool runs;           /* its thread is there: the app's threads wait for ticks */
-    uint64_t period_ns;  /* another one may come at any time */
-    uint32_t visits_max; /* of the tick under way */
-    uint32_t number;     /* of the tick */
-    uint32_t next;       /* slot in rotation */
+    bool runs;              /* its thread is there: the app's threads wait for ticks */
+    uint64_t period_min_ns; /* between two of them */
+    uint64_t period_ns;     /* another one may come at any time */
+    uint32_t visits_max;    /* of the tick under way */
+    uint32_t number;        /* of the tick */
+    uint32_t next;          /* slot in rotation */
     int64_t others_ns;
     int stopper;               /* 0: nobody stops it */
     struct thread_slot *guard; /* of no thread; what ticks record is guarded by it */
@@ -51,12 +55,26 @@ static void on_sample(struct thread_slot *slot, void *ucontext)
     thread_timer_follow(slot, ucontext);
 }
 
+static void set_period(uint64_t period_ns)
+{
+    store_relaxed(&ticks.period_ns, MAX_OF(period_ns, ticks.period_min_ns));
+}
+
+/* The kernel looks at the threads' timers at its own ticks: two of ours for each of them, one of
+ * which comes at another time than it does, are all that bring samples. */
+static uint64_t shortest_period(void)
+{
+    bool looks = ticks.request.wall || !ticks.arms;
+    return looks ? shortest_ns : MAX_OF(shortest_ns, clock_tick_ns() / 2);
+}
+
 int tick_start(const struct sched_request *request, const struct tick_source *source, bool arms)
 {
     ticks.request = *request;
     ticks.source = source;
     ticks.arms = arms && options.signals;
-    store_relaxed(&ticks.period_ns, request->period_ns);
+    ticks.period_min_ns = shortest_period();
+    set_period(request->period_ns);
     ticks.others_ns = 0;
     ticks.recent_count = 0;
     store_relaxed(&ticks.stopper, 0);
@@ -66,7 +84,7 @@ int tick_start(const struct sched_request *request, const struct tick_source *so
 
 void tick_set_period(uint64_t period_ns)
 {
-    store_relaxed(&ticks.period_ns, period_ns);
+    set_period(period_ns);
     if (ticks.arms)
         thread_timers_set_interval(period_ns);
 }
@@ -188,7 +206,7 @@ static bool visit(uint32_t index, uint64_t now_ns)
     if (ticks.recent_count < RECENT_MAX)
         ticks.recent[ticks.recent_count++] = index;
     if (ticks.arms && restarts_allow(slot, ticks.number))
-        thread_timer_ask(slot);
+        thread_timer_ask(slot, cpu_ns);
     else if (!options.signals && ticks.request.cpu)
         account(slot, cpu_ns);
     if (wall)

@@ -55,8 +55,8 @@ struct tick_source {
     bool may_rest;
 };
 
-/* Ticks are to come each `request->period_ns`, told by `source`. `arms`: threads are sampled by
- * them; else another scheduler does. INIT. */
+/* Ticks are to come each `request->period_ns`, but no more often than they are good for, told by
+ * `source`. `arms`: threads are sampled by them; else another scheduler does. INIT. */
 int tick_start(const struct sched_request *request, const struct tick_source *source,
                bool arms) MUST_USE;
 void tick_stop(void);

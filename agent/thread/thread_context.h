@@ -107,6 +107,7 @@ struct thread_slot {
     uint8_t name_age;      /* calls of thread_note_name, modulo 256 */
     uint32_t tick;         /* the last one that visited it; TICK only, as the next */
     uint64_t tick_cpu_ns;  /* the thread's CPU clock then */
+    uint64_t asked_ns;     /* the same when its timer was set by one; 0: it has gone off since */
     uint32_t others_named; /* agent/thread/thread_name.c: when its name was asked for */
     uint32_t interval_us;  /* CPU time between samples, as its timer has it */
     uint32_t last_pc;      /* agent/sched/restarts.h, as the next two */

@@ -39,6 +39,23 @@ static uint64_t since_last_comments(enum stat_id stat)
     return stats_get(stat) - comments.before[stat];
 }
 
+static const char cpu_samples[] = "cpu samples";
+
+/* What they are called where no CPU profile is asked for: they tell what threads did that ran. */
+static const char *samples_name(void)
+{
+    return options.profiles & PROFILE_CPU ? cpu_samples : "samples of running threads";
+}
+
+static void comment_stat(char text[COMMENT_SIZE], const char *name, uint64_t value)
+{
+    const char *at = strstr(name, cpu_samples);
+    size_t before = at ? (size_t)(at - name) : 0;
+    format(text, COMMENT_SIZE, "libagent: %.*s%s%s: %llu", (int)before, name,
+           at ? samples_name() : "", name + before + (at ? sizeof(cpu_samples) - 1 : 0),
+           (unsigned long long)value);
+}
+
 /* What the agent took of the process's CPU time, and how that was bounded. */
 static size_t comment_overhead(size_t count)
 {
@@ -57,8 +74,8 @@ static size_t comment_overhead(size_t count)
     comments.since_ns = monotonic_ns;
     if (rates_period_ns() > NS_PER_SEC / options.frequency)
         format(comments.texts[count++], COMMENT_SIZE,
-               "libagent: to keep to LIBAGENT_OVERHEAD cpu samples come each %llu us of CPU time",
-               (unsigned long long)(rates_period_ns() / 1000));
+               "libagent: to keep to LIBAGENT_OVERHEAD %s come each %llu us of CPU time",
+               samples_name(), (unsigned long long)(rates_period_ns() / 1000));
     if (wall_is_on() && rates_tick_period_ns() > NS_PER_SEC / options.frequency)
         format(comments.texts[count++], COMMENT_SIZE,
                "libagent: to keep to LIBAGENT_OVERHEAD waiting threads are looked at each %llu us",
@@ -79,9 +96,8 @@ void flush_comments_make(const struct window *window, bool has_live)
     for (int i = 0; i < STAT_COUNT; i++) {
         uint64_t now = stats_get((enum stat_id)i);
         if (now != comments.before[i]) {
-            format(comments.texts[count], COMMENT_SIZE, "libagent: %s: %llu",
-                   stats_text((enum stat_id)i), (unsigned long long)(now - comments.before[i]));
-            count++;
+            comment_stat(comments.texts[count++], stats_text((enum stat_id)i),
+                         now - comments.before[i]);
         }
         comments.before[i] = now;
     }

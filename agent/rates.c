@@ -7,6 +7,7 @@
 #include "agent/base/stats.h"
 #include "agent/flush.h"
 #include "agent/sched/rate_control.h"
+#include "agent/sched/wall.h"
 #include "agent/thread/moment.h"
 
 enum { TIME, ALLOC, TICKS, GROUPS };
@@ -14,6 +15,10 @@ enum { TIME, ALLOC, TICKS, GROUPS };
 /* A sample of time stands for 10 s of the default period at most. (Budgets leave thousands of
  * samples in a second of CPU time: one that needs such a stretch is swamped with events.) */
 static const uint32_t stretch_max = 1024 * RATE_STRETCH_ONE;
+/* The longest time between two ticks of wall time. What looks at threads take has a bound of its
+ * own (agent/sched/look_budget.h), and is the same in fewer ticks: these would be stretched without
+ * end, and nobody would know for as long what threads do. */
+static const uint64_t tick_longest_ns = 100 * NS_PER_MS;
 /* An allocation sample takes some 2 us, and more of the program's that no clock around it sees: it
  * pushes a hundred lines out of the caches. A thousand in a second of CPU time, which is 1 % at
  * this price, leave nothing to be wished for: sums over a minute are right to 0.4 %. */
@@ -81,12 +86,21 @@ static struct rate_totals totals_of(int group, uint64_t now_ns, uint64_t cpu_ns)
     };
 }
 
+static uint32_t stretch_max_of(int group)
+{
+    bool has_ticks = group == TICKS || (group == TIME && !ticks_are_apart());
+    if (!has_ticks || !wall_is_on())
+        return stretch_max;
+    uint64_t stretch = tick_longest_ns * RATE_STRETCH_ONE / groups[group].base;
+    return (uint32_t)MAX_OF(stretch, (uint64_t)RATE_STRETCH_ONE);
+}
+
 static void begin_windows(void)
 {
     uint64_t now = clock_monotonic_ns(), cpu = clock_process_cpu_ns();
     for (int i = 0; i < GROUPS; i++) {
         struct rate_totals totals = totals_of(i, now, cpu);
-        rate_control_start(&groups[i].control, &totals, stretch_max, prices_ns[i]);
+        rate_control_start(&groups[i].control, &totals, stretch_max_of(i), prices_ns[i]);
         groups[i].share_ppm = 0;
     }
     not_before_ns = now + window_min_ns;

@@ -9,6 +9,8 @@
  *     off before.
  *  2. Who finds that a window has ended, and nobody at it, reads the totals and sets the period of
  *     ticks, or the interval of bytes. A sampler that comes meanwhile goes on with the old ones.
+ *     Ticks of wall time are not rarer than ten a second: looks in them have a bound of their own
+ *     (agent/sched/look_budget.h).
  *  3. A read of the process's CPU clock takes longer the more threads there are: windows are so
  *     long that reading takes 0.05 % of the time at most.
  *

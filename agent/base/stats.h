@@ -16,7 +16,7 @@
     X(WALL_SAMPLES, "wall samples")                                                                \
     X(BLOCKED_READ, "stacks of blocked threads read from outside")                                 \
     X(BLOCKED_MOVED, "stacks of blocked threads dropped: they went on")                            \
-    X(LOOKS_PUT_OFF, "looks at what threads do put off: these took 1/50 of a processor")           \
+    X(LOOKS_PUT_OFF, "looks at what threads do put off: what these take is bounded")               \
     X(BLOCKED_REFUSED, "stacks of blocked threads that could not be read")                         \
     X(BLOCKED_INCOMPLETE, "stacks of blocked threads that did not reach main or thread start")     \
     X(ALLOC_SAMPLES, "allocation samples")                                                         \

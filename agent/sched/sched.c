@@ -67,9 +67,7 @@ static const struct scheduler *choose(const struct sched_request *request)
     }
     if (!options.signals)
         return &scheduler_event;
-    if (!request->wall)
-        return &scheduler_cputimer;
-    return request->cpu ? &scheduler_both : &scheduler_event;
+    return request->wall ? &scheduler_both : &scheduler_cputimer;
 }
 
 const struct scheduler *scheduler_start(struct sched_request *request)

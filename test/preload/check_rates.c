@@ -116,6 +116,46 @@ START_TEST(wall_time_leaves_cpu_samples_their_part)
 }
 END_TEST
 
+/* With the CPU profile and without it, and where one period is that of both (event): looks at
+ * threads, which have a bound of their own, come ten times a second at least, and each thread's
+ * time is known up to its last look. There are a thousand looks of 20 us in a second where these
+ * take 2 % of a processor, so one a thread in 50 ms or at the next tick: of lives of 6 s 1 or 2 %
+ * are not. On a machine that others use it may be some times that; half of a life is what it was.
+ */
+static const char *const with_looks[][2] = {
+    {"LIBAGENT_PROFILES=wall", "LIBAGENT_SCHEDULER=auto"},
+    {"LIBAGENT_PROFILES=alloc,wall", "LIBAGENT_SCHEDULER=auto"},
+    {"LIBAGENT_PROFILES=cpu,wall", "LIBAGENT_SCHEDULER=auto"},
+    {"LIBAGENT_PROFILES=cpu,wall", "LIBAGENT_SCHEDULER=event"},
+};
+
+START_TEST(looks_go_on)
+{
+    struct run run;
+    run_program(&run, &(struct run_request){.program = "wakes",
+                                            .arguments = (const char *[]){"50", "6", NULL},
+                                            .environment = (const char *[]){
+                                                with_looks[_i][0], with_looks[_i][1], NULL}});
+    run_expect_quiet_success(&run);
+    struct profile wall;
+    profile_load(&wall, run.profiles, "wall", 0);
+    static const char words[] = "waiting threads are looked at each ";
+    const char *told = profile_comment(&wall, words);
+    unsigned long each_us = told ? strtoul(told + strlen(words), NULL, 10) : 0;
+    double unknown = (double)profile_of_state(&wall, WALL_NS, "unknown"),
+           all = (double)profile_total(&wall, WALL_NS);
+    fprintf(stderr, "%s, %s: each %lu us, %.4f unknown\n", with_looks[_i][0], with_looks[_i][1],
+            each_us, unknown / all);
+    ck_assert_uint_le(each_us, 100000);
+    ck_assert_double_le(unknown / all, 0.1);
+    /* What nobody asked for is not spoken of. */
+    ck_assert_int_eq(profile_has_comment(&wall, "cpu samples"),
+                     !strcmp(with_looks[_i][0], "LIBAGENT_PROFILES=cpu,wall"));
+    profile_free(&wall);
+    run_free(&run);
+}
+END_TEST
+
 /* Where an interval timer tells the ticks, it goes slower itself: at its first rate there would be
  * 594 of them. */
 START_TEST(an_interval_timer_follows)
@@ -146,6 +186,7 @@ Suite *suite(void)
     tcase_add_test(tcase, a_budget_governs_a_rate_that_is_set);
     tcase_add_test(tcase, a_rate_that_is_set_is_kept);
     tcase_add_test(tcase, wall_time_leaves_cpu_samples_their_part);
+    tcase_add_loop_test(tcase, looks_go_on, 0, sizeof(with_looks) / sizeof(with_looks[0]));
     tcase_add_test(tcase, an_interval_timer_follows);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/options.h"
 #include "agent/base/stats.h"
 #include "agent/sched/look_budget.h"
 
@@ -34,6 +35,13 @@ static double run(double seconds, uint64_t frequency, uint32_t threads, uint64_t
     return (double)(spent - before) / (double)(now - begin);
 }
 
+static void start(double overhead)
+{
+    options.overhead = overhead;
+    look_budget_start();
+    memset(looked, 0, sizeof(looked));
+}
+
 static void check_alike(uint32_t threads, uint32_t at_least)
 {
     uint32_t least = UINT32_MAX, most = 0;
@@ -47,7 +55,7 @@ static void check_alike(uint32_t threads, uint32_t at_least)
 
 START_TEST(few_threads_are_asked_at_each_tick)
 {
-    look_budget_start();
+    start(1);
     double share = run(10, 101, 4, 25000);
     for (uint32_t i = 0; i < 4; i++)
         ck_assert_uint_ge(asked[i], 1009);
@@ -65,8 +73,7 @@ START_TEST(many_threads_are_asked_less_often)
     } loads[] = {{101, 25000, 100, 40}, {1000, 22000, 18, 100}, {101, 25000, 2000, 2},
                  {101, 200000, 100, 4}, {20, 30000, 500, 5},    {10000, 5000, 8, 1000}};
     for (size_t i = 0; i < ARRAY_SIZE(loads); i++) {
-        look_budget_start();
-        memset(looked, 0, sizeof(looked));
+        start(1);
         run(2, loads[i].frequency, loads[i].threads, loads[i].look_ns);
         double share = run(20, loads[i].frequency, loads[i].threads, loads[i].look_ns);
         fprintf(stderr, "%u threads at %u Hz: %.4f of a processor, %u looks at the first\n",
@@ -78,9 +85,26 @@ START_TEST(many_threads_are_asked_less_often)
 }
 END_TEST
 
+/* LIBAGENT_OVERHEAD bounds them, too: more than a fiftieth of a processor they never take. */
+START_TEST(an_overhead_that_is_set)
+{
+    static const struct {
+        double overhead, most;
+    } cases[] = {{0.1, 0.002}, {0.5, 0.01}, {1, 0.02}, {20, 0.02}};
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        start(cases[i].overhead);
+        run(20, 101, 500, 25000);
+        double share = run(60, 101, 500, 25000);
+        fprintf(stderr, "at %.1f %%: %.5f of a processor\n", cases[i].overhead, share);
+        ck_assert_double_le(share, cases[i].most * 1.05);
+        ck_assert_double_ge(share, cases[i].most * 0.5);
+    }
+}
+END_TEST
+
 START_TEST(a_load_that_ends)
 {
-    look_budget_start();
+    start(1);
     run(20, 101, 2000, 25000);
     run(10, 101, 2, 25000);
     run(1, 101, 2, 25000);
@@ -92,7 +116,7 @@ END_TEST
 /* A look that took ten seconds silences nobody for long. */
 START_TEST(a_hiccup)
 {
-    look_budget_start();
+    start(1);
     run(1, 101, 2, 25000);
     look_budget_spent(10 * NS_PER_SEC);
     run(1, 101, 2, 25000);
@@ -106,6 +130,7 @@ Suite *suite(void)
     TCase *loads = tcase_create("loads");
     tcase_add_test(loads, few_threads_are_asked_at_each_tick);
     tcase_add_test(loads, many_threads_are_asked_less_often);
+    tcase_add_test(loads, an_overhead_that_is_set);
     tcase_add_test(loads, a_load_that_ends);
     tcase_add_test(loads, a_hiccup);
     suite_add_tcase(suite, loads);

@@ -19,6 +19,7 @@ void fixture_start(size_t budget)
     options.frequency = 101;
     options.max_frames = FIXTURE_FRAMES;
     options.signals = true;
+    options.overhead = 1;
     arena_set_budget(budget);
     ck_assert_int_eq(recorder_start(1, 1), 0);
     arena_set_budget(SIZE_MAX);

@@ -1,6 +1,7 @@
 #include "agent/sched/look_budget.h"
 
 #include "agent/base/clock.h"
+#include "agent/base/options.h"
 #include "agent/base/stats.h"
 
 enum { CPU_SHARE = 50 };
@@ -41,10 +42,16 @@ void look_budget_spent(uint64_t ns)
     budget.left_ns = MAX_OF(budget.left_ns - (int64_t)MIN_OF(ns, look_max_ns), -left_max_ns);
 }
 
+/* In so much time. */
+static int64_t earned_ns(uint64_t ns)
+{
+    return (int64_t)((double)ns / CPU_SHARE * MIN_OF(options.overhead, 1.0));
+}
+
 void look_budget_renew(uint64_t now_ns)
 {
     if (budget.now_ns && now_ns > budget.now_ns) {
-        int64_t left = budget.left_ns + (int64_t)((now_ns - budget.now_ns) / CPU_SHARE);
+        int64_t left = budget.left_ns + earned_ns(now_ns - budget.now_ns);
         budget.left_ns = MIN_OF(left, left_max_ns);
         if (budget.was_short)
             budget.gap_ns = MIN_OF(MAX_OF(budget.gap_ns * 9 / 8, gap_min_ns), gap_max_ns);

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/unwind/cfi.h"
 #include "agent/unwind/modules.h"
 
 /* Where they are loaded. */
@@ -90,6 +91,11 @@ struct module_address modules_resolve(uint32_t generation, uintptr_t pc)
                 return (struct module_address){.object = object, .vaddr = pc - loaded[i].bias};
     }
     return (struct module_address){.object = NULL};
+}
+
+uint64_t modules_function_start(const struct object *object, uint64_t vaddr)
+{
+    return cfi_function_start(object, vaddr);
 }
 
 #endif

@@ -10,7 +10,6 @@
 #include "agent/export/name_cache.h"
 #include "agent/export/symbols.h"
 #include "agent/record/time_recorder.h"
-#include "agent/unwind/cfi.h"
 
 static bool is_before(const struct location_table *table, uint32_t a, uint32_t b)
 {
@@ -91,7 +90,7 @@ static int name_by_address(struct naming *naming, uint32_t index)
     struct location *location = location_at(naming->table, index), shown = *location;
     const struct object *object = place_at(naming->table, location->place)->object;
     if (object) /* all addresses of a function have one name, also where nothing tells it */
-        shown.address = cfi_function_start(object, location->address);
+        shown.address = modules_function_start(object, location->address);
     size_t length = location_address_name(naming->table, &shown, name);
     location->is_nameless = true;
     return set_function(naming, index, name, length, name, length);

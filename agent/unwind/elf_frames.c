@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "agent/base/arena.h"
 #include "agent/base/stats.h"
@@ -137,10 +138,11 @@ static int complete_debug_frame(const struct elf_image *image, int fd, const str
 }
 
 /* An open file of the object that is certainly the one that was loaded, or a negative number. */
-static int open_file(const struct elf_image *image, const struct object *object, uint64_t *size)
+static int open_file(const struct elf_image *image, const struct object *object,
+                     struct stat *status)
 {
-    int fd = object->is_main ? elf_open_loaded(image, "/proc/self/exe", size) : -ENOENT;
-    return fd >= 0 ? fd : elf_open_loaded(image, object->path, size);
+    int fd = object->is_main ? elf_open_loaded(image, "/proc/self/exe", status) : -ENOENT;
+    return fd >= 0 ? fd : elf_open_loaded(image, object->path, status);
 }
 
 bool elf_frames_complete(const struct elf_image *image, struct object *object)
@@ -149,11 +151,12 @@ bool elf_frames_complete(const struct elf_image *image, struct object *object)
         return false;
     store_relaxed(&object->frames_complete, true);
     struct elf_sections sections = {0};
-    uint64_t file_size;
-    int fd = open_file(image, object, &file_size);
+    struct stat status;
+    int fd = open_file(image, object, &status);
     if (fd >= 0)
-        elf_read_sections(fd, file_size, &sections);
-    int error = object->fde_count ? -ENOENT : complete_eh_frame(image, &sections, object);
+        elf_read_sections(fd, (uint64_t)status.st_size, &sections);
+    bool has_tables = object->fde_count || object->tables == TABLES_GIVEN_UP;
+    int error = has_tables ? -ENOENT : complete_eh_frame(image, &sections, object);
     int debug_error =
         fd >= 0 ? complete_debug_frame(image, fd, &sections.debug_frame, object) : -ENOENT;
     if ((error && error != -ENOENT) || (debug_error && debug_error != -ENOENT))

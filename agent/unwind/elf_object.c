@@ -256,21 +256,26 @@ void elf_tables_in_place(const struct elf_image *image, struct object *object)
                    elf_in_memory(image, frame.vaddr));
 }
 
+/* Of what is mapped from a file nothing is read here: it may be shorter by now. */
+static bool frame_equals(const struct object *object, const uint8_t *frame)
+{
+    const struct object_table *own = &object->eh_frame;
+    return object->tables == TABLES_MAPPED || object->tables == TABLES_GIVEN_UP
+               ? hash_words(frame, own->size) == object->tables_hash
+               : memcmp(own->data, frame, own->size) == 0;
+}
+
 bool elf_tables_equal(const struct elf_image *image, const struct object *object)
 {
     struct table_place hdr, frame;
     const struct object_table *own = &object->eh_frame;
-    if (!object->eh_frame_hdr.data)
+    if (!object->eh_frame_hdr.size)
         return !find_tables(image, &hdr, &frame) &&
-               (!own->size ||
-                (elf_find_load(image, own->vaddr, own->size) &&
-                 memcmp(own->data, elf_in_memory(image, own->vaddr), own->size) == 0));
-    if (!find_tables(image, &hdr, &frame))
-        return false;
-    return object->eh_frame_hdr.vaddr == hdr.vaddr && object->eh_frame_hdr.size == hdr.size &&
-           object->eh_frame.vaddr == frame.vaddr && object->eh_frame.size == frame.size &&
-           memcmp(object->eh_frame_hdr.data, elf_in_memory(image, hdr.vaddr), hdr.size) == 0 &&
-           memcmp(object->eh_frame.data, elf_in_memory(image, frame.vaddr), frame.size) == 0;
+               (!own->size || (elf_find_load(image, own->vaddr, own->size) &&
+                               frame_equals(object, elf_in_memory(image, own->vaddr))));
+    return find_tables(image, &hdr, &frame) && object->eh_frame_hdr.vaddr == hdr.vaddr &&
+           object->eh_frame_hdr.size == hdr.size && own->vaddr == frame.vaddr &&
+           own->size == frame.size && frame_equals(object, elf_in_memory(image, frame.vaddr));
 }
 
 static uint64_t file_offset(const ElfW(Phdr) * load, uint64_t vaddr)
@@ -278,18 +283,21 @@ static uint64_t file_offset(const ElfW(Phdr) * load, uint64_t vaddr)
     return load->p_offset + (vaddr - load->p_vaddr);
 }
 
-/* Maps [offset, offset + size) of the file. *mapped and *length tell what to unmap. */
-static const uint8_t *map_file(int fd, uint64_t offset, size_t size, void **mapped, size_t *length)
+/* The table's bytes in the file, mapped; NULL when the kernel refuses. */
+static const uint8_t *map_table(int fd, const struct table_place *table)
 {
-    uint64_t first = ALIGN_DOWN(offset, (uint64_t)PAGE_SIZE_MIN);
-    size_t whole = size + (size_t)(offset - first);
-    long at = sys_call6(SYS_mmap, 0, (long)whole, PROT_READ, MAP_PRIVATE, fd, (long)first);
-    if (at < 0 && at >= -4095)
-        return NULL;
-    *mapped = (void *)at;
-    *length = whole;
-    /* cppcheck-suppress nullPointerArithmeticRedundantCheck; an mmap that succeeds is not NULL */
-    return (const uint8_t *)at + (offset - first);
+    uint64_t offset = file_offset(table->load, table->vaddr);
+    size_t before = offset % PAGE_SIZE_MIN;
+    long at = sys_call6(SYS_mmap, 0, (long)(before + table->size), PROT_READ, MAP_PRIVATE, fd,
+                        (long)(offset - before));
+    return at < 0 && at >= -4095 ? NULL : (const uint8_t *)at + before;
+}
+
+static void unmap_table(const uint8_t *data, size_t size)
+{
+    size_t before = (uintptr_t)data % PAGE_SIZE_MIN;
+    if (data)
+        sys_unmap((void *)(uintptr_t)(data - before), before + size);
 }
 
 /* True when the file has the image's build id at the same place. */
@@ -327,20 +335,28 @@ static bool same_headers_and_code(const struct elf_image *image, int fd)
            memcmp(bytes, elf_in_memory(image, load->p_vaddr), size) == 0;
 }
 
-int elf_open_loaded(const struct elf_image *image, const char *path, uint64_t *size)
+int elf_open_loaded(const struct elf_image *image, const char *path, struct stat *status)
 {
     /* O_NONBLOCK: a pipe may have that name by now. */
     int fd = sys_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
     if (fd < 0)
         return fd;
-    struct stat status;
-    if (sys_call2(SYS_fstat, fd, &status) == 0 && S_ISREG(status.st_mode) &&
-        (image->build_id_size ? same_build_id(image, fd) : same_headers_and_code(image, fd))) {
-        *size = (uint64_t)status.st_size;
+    if (sys_call2(SYS_fstat, fd, status) == 0 && S_ISREG(status->st_mode) &&
+        (image->build_id_size ? same_build_id(image, fd) : same_headers_and_code(image, fd)))
         return fd;
-    }
     sys_close(fd);
     return -ESTALE;
+}
+
+void elf_note_file(const struct elf_image *image, const char *path, struct object *object)
+{
+    struct stat status;
+    int fd = image->build_id_size ? -ENOENT : elf_open_loaded(image, path, &status);
+    if (fd < 0)
+        return;
+    object->device = status.st_dev;
+    object->inode = status.st_ino;
+    sys_close(fd);
 }
 
 int elf_executed_path(const struct elf_image *image, char *path, size_t size)
@@ -354,76 +370,59 @@ int elf_executed_path(const struct elf_image *image, char *path, size_t size)
     if (error)
         return error;
     /* It may be a script, or another file by now. */
-    uint64_t file_size;
-    int fd = elf_open_loaded(image, path, &file_size);
+    struct stat status;
+    int fd = elf_open_loaded(image, path, &status);
     if (fd < 0)
         return fd;
     sys_close(fd);
     return 0;
 }
 
+size_t elf_tables_size(const struct elf_image *image)
+{
+    struct table_place hdr, frame;
+    return find_tables(image, &hdr, &frame) ? hdr.size + frame.size : 0;
+}
+
+static void forget_data(struct object *object)
+{
+    object->eh_frame_hdr.data = object->eh_frame.data = object->fde_index = NULL;
+    object->fde_count = 0;
+}
+
+/* What the index says is read where it is loaded. */
 static int map_tables(const struct elf_image *image, int fd, uint64_t file_size,
                       struct object *object)
 {
     struct table_place hdr, frame;
     if (!find_tables(image, &hdr, &frame))
-        return 0; /* nothing to map: an object without tables */
-    uint64_t hdr_at = file_offset(hdr.load, hdr.vaddr);
-    uint64_t frame_at = file_offset(frame.load, frame.vaddr);
-    if (hdr_at + hdr.size > file_size || frame_at + frame.size > file_size)
+        return 0; /* an object without tables */
+    if (file_offset(hdr.load, hdr.vaddr) + hdr.size > file_size ||
+        file_offset(frame.load, frame.vaddr) + frame.size > file_size)
         return -ESTALE;
-    uint64_t first = hdr_at, last = hdr_at + hdr.size;
-    bool together = hdr.load == frame.load;
-    if (together) {
-        first = MIN_OF(hdr_at, frame_at);
-        last = MAX_OF(hdr_at + hdr.size, frame_at + frame.size);
+    const uint8_t *loaded = elf_in_memory(image, hdr.vaddr);
+    const uint8_t *hdr_data = map_table(fd, &hdr), *frame_data = map_table(fd, &frame);
+    if (!hdr_data || !frame_data || !set_tables(object, &hdr, loaded, &frame, frame_data)) {
+        unmap_table(hdr_data, hdr.size);
+        unmap_table(frame_data, frame.size);
+        return -ENOMEM;
     }
-    void *mapped[2] = {NULL, NULL};
-    size_t length[2];
-    const uint8_t *base = map_file(fd, first, last - first, &mapped[0], &length[0]);
-    const uint8_t *frame_data = NULL;
-    if (base)
-        frame_data = together ? base + (frame_at - first)
-                              : map_file(fd, frame_at, frame.size, &mapped[1], &length[1]);
-    if (frame_data && set_tables(object, &hdr, base + (hdr_at - first), &frame, frame_data) &&
-        (image->build_id_size || elf_tables_equal(image, object)))
-        return 0;
-    for (int i = 0; i < 2; i++)
-        if (mapped[i])
-            sys_unmap(mapped[i], length[i]);
-    object->eh_frame_hdr = object->eh_frame = (struct object_table){0};
-    object->fde_index = NULL;
-    object->fde_count = 0;
-    return base ? -ESTALE : -ENOMEM;
+    object->fde_index = hdr_data + (object->fde_index - loaded);
+    object->eh_frame_hdr.data = hdr_data;
+    object->tables_hash = hash_words(elf_in_memory(image, frame.vaddr), frame.size);
+    object->tables = TABLES_MAPPED;
+    return 0;
 }
 
-int elf_tables_from_file(const struct elf_image *image, const char *path, struct object *object)
+int elf_tables_mapped(const struct elf_image *image, const char *path, struct object *object)
 {
-    /* O_NONBLOCK: a pipe may have that name by now. */
-    int fd = sys_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
+    struct stat status;
+    int fd = elf_open_loaded(image, path, &status);
     if (fd < 0)
         return fd;
-    struct stat status;
-    int error = (int)sys_call2(SYS_fstat, fd, &status);
-    if (!error && !S_ISREG(status.st_mode))
-        error = -EINVAL;
-    if (!error && image->build_id_size && !same_build_id(image, fd))
-        error = -ESTALE;
-    if (!error)
-        error = map_tables(image, fd, (uint64_t)status.st_size, object);
-    if (!error) {
-        object->device = status.st_dev;
-        object->inode = status.st_ino;
-    }
+    int error = map_tables(image, fd, (uint64_t)status.st_size, object);
     sys_close(fd);
     return error;
-}
-
-bool elf_tables_are_of_file(const struct object *object, const char *path)
-{
-    struct stat status;
-    return !object->inode || (sys_call4(SYS_newfstatat, AT_FDCWD, path, &status, 0) == 0 &&
-                              status.st_dev == object->device && status.st_ino == object->inode);
 }
 
 int elf_tables_copied(const struct elf_image *image, struct object *object)
@@ -436,8 +435,26 @@ int elf_tables_copied(const struct elf_image *image, struct object *object)
         return -ENOMEM;
     memcpy(copy, elf_in_memory(image, hdr.vaddr), hdr.size);
     memcpy(copy + hdr.size, elf_in_memory(image, frame.vaddr), frame.size);
-    if (set_tables(object, &hdr, copy, &frame, copy + hdr.size))
+    if (set_tables(object, &hdr, copy, &frame, copy + hdr.size)) {
+        object->tables = TABLES_COPIED;
         return 0;
+    }
     arena_release(copy, hdr.size + frame.size);
     return -EINVAL;
+}
+
+void elf_tables_give_up(struct object *object)
+{
+    const struct object_table *hdr = &object->eh_frame_hdr, *frame = &object->eh_frame;
+    if (object->tables == TABLES_COPIED) {
+        object->tables_hash = hash_words(frame->data, frame->size);
+        arena_release((void *)(uintptr_t)hdr->data, hdr->size + frame->size);
+    } else if (object->tables == TABLES_MAPPED) {
+        unmap_table(hdr->data, hdr->size);
+        unmap_table(frame->data, frame->size);
+    } else {
+        return;
+    }
+    forget_data(object);
+    object->tables = TABLES_GIVEN_UP;
 }

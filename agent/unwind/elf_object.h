@@ -40,7 +40,10 @@ static inline const uint8_t *elf_in_memory(const struct elf_image *image, uint64
 uint64_t elf_code_hash(const struct elf_image *image);
 /* Opens the file that `path` leads to, where it is certainly the one that was loaded: same build
  * id, or, without one, the same program headers and code. A descriptor or a negative errno. */
-int elf_open_loaded(const struct elf_image *image, const char *path, uint64_t *size) MUST_USE;
+struct stat;
+int elf_open_loaded(const struct elf_image *image, const char *path, struct stat *status) MUST_USE;
+/* Sets device and inode, where there is no build id and the file is certainly the loaded one. */
+void elf_note_file(const struct elf_image *image, const char *path, struct object *object);
 /* The path that the program was executed by, made absolute, where that leads to the image: all that
  * tells where there is no /proc. 0 or a negative errno. */
 int elf_executed_path(const struct elf_image *image, char *path, size_t size) MUST_USE;
@@ -48,15 +51,17 @@ int elf_executed_path(const struct elf_image *image, char *path, size_t size) MU
 /* The unwind tables, .eh_frame_hdr and .eh_frame, where they are. An object whose .eh_frame_hdr
  * has no table of ours to search keeps them empty (see elf_frames.h). */
 void elf_tables_in_place(const struct elf_image *image, struct object *object);
-/* The same from the file `path`, mapped by us, where it is certainly the loaded one: same build
- * id, or, without one, the same tables. Also sets device and inode. 0 or a negative errno. */
-int elf_tables_from_file(const struct elf_image *image, const char *path,
-                         struct object *object) MUST_USE;
-/* False when the tables are mapped from a file that `path` does not lead to any more. */
-bool elf_tables_are_of_file(const struct object *object, const char *path);
-/* The tables as a copy in memory of ours. 0 or a negative errno. */
+/* The same as a copy in memory of ours. 0 or a negative errno. */
 int elf_tables_copied(const struct elf_image *image, struct object *object) MUST_USE;
-/* True when the tables of `object`, wherever they are, are those of the image. */
+/* The bytes of such a copy. */
+size_t elf_tables_size(const struct elf_image *image);
+/* The same from the file `path`, mapped by us, where it is certainly the loaded one. 0 or a
+ * negative errno. */
+int elf_tables_mapped(const struct elf_image *image, const char *path,
+                      struct object *object) MUST_USE;
+/* Gives up what was copied or mapped. Nobody may read it any more. */
+void elf_tables_give_up(struct object *object);
+/* True when the tables of `object`, wherever they are or were, are those of the image. */
 bool elf_tables_equal(const struct elf_image *image, const struct object *object);
 /* What .eh_frame_hdr tells even without such a table: where it is itself, and .eh_frame from its
  * begin to the end of its segment. */

@@ -10,10 +10,12 @@
 #include "agent/base/sys.h"
 #include "agent/thread/moment.h"
 #include "agent/thread/thread_context.h"
+#include "agent/unwind/cfi.h"
 #include "agent/unwind/elf_frames.h"
 #include "agent/unwind/elf_object.h"
 #include "agent/unwind/loader_lock.h"
 #include "agent/unwind/module_history.h"
+#include "agent/unwind/module_list.h"
 #include "agent/unwind/needed_names.h"
 #include "agent/unwind/object_registry.h"
 
@@ -185,37 +187,6 @@ static int see_object(struct dl_phdr_info *info, size_t size, void *data)
     return 0;
 }
 
-/* Shell sort: the loader's order is mostly descending, and libc's qsort may use malloc. */
-static void sort_modules(struct module_list *list)
-{
-    for (uint32_t gap = list->count / 2; gap > 0; gap /= 2) {
-        for (uint32_t i = gap; i < list->count; i++) {
-            struct module moved = list->modules[i];
-            uint32_t j = i;
-            for (; j >= gap && list->modules[j - gap].start > moved.start; j -= gap)
-                list->modules[j] = list->modules[j - gap];
-            list->modules[j] = moved;
-        }
-    }
-    for (uint32_t i = 1; i < list->count; i++)
-        list->modules[i - 1].end = MIN_OF(list->modules[i - 1].end, list->modules[i].start);
-}
-
-static bool same_module(const struct module *a, const struct module *b)
-{
-    return a->start == b->start && a->end == b->end && a->bias == b->bias && a->object == b->object;
-}
-
-static bool same_modules(const struct module_list *a, const struct module_list *b)
-{
-    if (!b || a->count != b->count)
-        return false;
-    for (uint32_t i = 0; i < a->count; i++)
-        if (!same_module(&a->modules[i], &b->modules[i]))
-            return false;
-    return true;
-}
-
 static size_t list_bytes(uint32_t capacity)
 {
     return sizeof(struct module_list) + capacity * sizeof(struct module);
@@ -223,11 +194,17 @@ static size_t list_bytes(uint32_t capacity)
 
 static void reclaim_retired(void)
 {
+    uint32_t oldest = state.publication;
     for (int i = 0; i < LISTS_MAX; i++) {
         struct list_buffer *buffer = &state.lists[i];
         if (buffer->state == LIST_RETIRED && thread_grace_over(&graces[i]))
             buffer->state = LIST_FREE;
+        if (buffer->state == LIST_RETIRED)
+            oldest = MIN_OF(oldest, buffer->list->publication);
     }
+    /* What a walker may still read is looked at again. */
+    if (registry_note_oldest(oldest, state.publication))
+        modules_want_rescan();
 }
 
 /* A list buffer of at least that capacity that no walker can see. */
@@ -267,7 +244,7 @@ static uint32_t next_generation(const struct module_list *list, const struct mod
             const struct module *m = &list->modules[i];
             while (old && j < old->count && old->modules[j].start < m->start)
                 j++;
-            if (old && j < old->count && same_module(m, &old->modules[j]))
+            if (old && j < old->count && modules_equal(m, &old->modules[j]))
                 continue;
             if (pass == 1)
                 history_add(m, changed);
@@ -294,6 +271,12 @@ static void publish(struct list_buffer *buffer)
     }
 }
 
+static void note_listed(const struct module_list *list)
+{
+    for (uint32_t i = 0; i < list->count; i++)
+        ((struct object *)(uintptr_t)list->modules[i].object)->listed = list->publication;
+}
+
 static int scan_and_publish(struct needed_names *needed)
 {
     /* Cleared first: a walker that misses an object which this scan does not see sets it again. */
@@ -317,9 +300,11 @@ static int scan_and_publish(struct needed_names *needed)
             capacity = ALIGN_UP(scan.wanted + scan.wanted / 2, 128u) - 2;
             continue;
         }
-        sort_modules(list);
-        if (state.must_publish || !same_modules(list, modules_list))
+        module_list_sort(list);
+        if (state.must_publish || !module_lists_equal(list, modules_list))
             publish(buffer);
+        note_listed(modules_list);
+        reclaim_retired();
         state.must_publish = false;
         state.counted = scan.counted;
         state.adds = scan.adds;
@@ -387,19 +372,6 @@ int modules_rescan_within(uint64_t wait_ns)
     return error;
 }
 
-const struct module *modules_find(const struct module_list *list, uintptr_t pc)
-{
-    uint32_t low = 0, high = list->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (list->modules[middle].start <= pc)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low && pc < list->modules[low - 1].end ? &list->modules[low - 1] : NULL;
-}
-
 void modules_note_miss(const struct object *object)
 {
     if (load_relaxed(&object->frames_complete) || load_relaxed(&missed_object))
@@ -442,6 +414,14 @@ struct module_address modules_resolve(uint32_t generation, uintptr_t pc)
         found = history_resolve(generation, pc);
     lock_release(&modules_lock);
     return found;
+}
+
+uint64_t modules_function_start(const struct object *object, uint64_t vaddr)
+{
+    lock_acquire(&modules_lock);
+    uint64_t start = object->tables == TABLES_MAPPED ? vaddr : cfi_function_start(object, vaddr);
+    lock_release(&modules_lock);
+    return start;
 }
 
 const struct object *modules_main(void)

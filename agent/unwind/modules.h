@@ -9,16 +9,18 @@
  *  3. A replaced list is retired and reused only once thread_grace_over says that no guard that
  *     could hold it is open; nobody waits for that: a list that is still held stays retired until
  *     the next rescan. Their number is bounded: when all are held, the rescan is refused.
- *  4. Objects (identity, names, segments, unwind tables) are never freed: an object loaded again
- *     is found by path, program headers and build id (without one: by its unwind tables) and used
- *     again. So names of closed objects stay, and tables that a walker may read stay mapped.
+ *  4. Objects (identity, names, segments) are never freed: an object loaded again is found by path,
+ *     program headers and build id (without one: by its unwind tables) and used again. So names of
+ *     closed objects stay. Their tables are there while a list that a walker may use has them;
+ *     those of closed objects are given up for others (object_registry.h).
  *  5. Objects of the start (those that dlclose cannot unload: needed by the main program or by
  *     libagent.so, directly or not) have their .eh_frame read in place, and no file is opened for
- *     them; for others the file is mapped by us (read only), so that a dlclose during a walk
- *     cannot take it away; where that file is not the same any more, or cannot be opened, its
- *     tables are copied to memory of ours while it is certainly loaded. Where .eh_frame_hdr does
- * not lead to the tables, the file is asked (elf_frames.h): at the start only that of an object
- *     most of whose code has no table, later that of an object in which a walk met no rule.
+ *     them; those of others, which a dlclose during a walk could take away, are copied to memory of
+ *     ours while they are certainly loaded. What is too large for that is mapped by us from the
+ *     file, until it is closed, and read by walks alone, which meet it as long as its own code
+ *     runs: who shortens the file then ends the program anyway. Where .eh_frame_hdr does not lead
+ *     to the tables, the file is asked (elf_frames.h): at the start only that of an object most of
+ *     whose code has no table, later that of an object in which a walk met no rule.
  *
  *  6. A thread of the parent may have held the loader's lock at a fork, inside the loader or inside
  *     the app's own dl_iterate_phdr: nobody gives it back in the child, and who asks for it waits
@@ -68,6 +70,14 @@ struct object_debug_frame {
         code_hash; /* of some of the object's code, which tells objects without build id apart */
 };
 
+/* What becomes of an object's tables when it is closed. */
+enum object_tables {
+    TABLES_STAY,   /* in place, or an index of ours */
+    TABLES_COPIED, /* in one piece of the arena: .eh_frame_hdr, .eh_frame */
+    TABLES_MAPPED, /* from the file, each of them */
+    TABLES_GIVEN_UP,
+};
+
 /* Whether an object's functions keep frame records (frame_pointers.c). */
 enum object_records { RECORDS_NOT_ASKED, RECORDS_KEPT, RECORDS_NONE };
 
@@ -91,7 +101,11 @@ struct object {
     const uint8_t *fde_index;     /* pairs of int32 relative to eh_frame_hdr.vaddr: hdr's or ours */
     uint32_t fde_count;           /* 0: no table that can be searched */
     const struct object_debug_frame *debug_frame; /* NULL: none is known (release, acquire) */
-    uint64_t device, inode;                       /* 0: unknown */
+    uint64_t device, inode;                       /* 0: unknown, or there is a build id */
+    /* Under LOCK_MODULES: */
+    enum object_tables tables;
+    uint32_t listed;      /* the last publication that it is in */
+    uint64_t tables_hash; /* of .eh_frame that was given up, or is mapped */
 };
 
 /* One executable segment of a loaded object: an object with several has several modules (other
@@ -153,6 +167,9 @@ struct module_address {
 };
 /* INIT, TICK; takes LOCK_MODULES. Also answers for objects that are closed by now. */
 struct module_address modules_resolve(uint32_t generation, uintptr_t pc);
+/* Where the function that the tables of a resolved object have `vaddr` in begins; `vaddr` itself
+ * where they tell nothing. INIT, TICK; takes LOCK_MODULES. */
+uint64_t modules_function_start(const struct object *object, uint64_t vaddr);
 /* The main program's object. */
 const struct object *modules_main(void);
 /* Around fork: held in prepare, released in parent and child. */

@@ -121,12 +121,14 @@ static void use_image(const struct elf_image *image)
     if (elf_tables_copied(image, &copied) == 0) {
         EXPECT(elf_tables_equal(image, &copied));
         use_tables(&copied);
-        if (copied.eh_frame_hdr.data)
-            arena_release((void *)(uintptr_t)copied.eh_frame_hdr.data,
-                          copied.eh_frame_hdr.size + copied.eh_frame.size);
+        elf_tables_give_up(&copied);
+        EXPECT(elf_tables_equal(image, &copied));
     }
-    if (elf_tables_from_file(image, path, &from_file) == 0)
+    if (elf_tables_mapped(image, path, &from_file) == 0) {
+        EXPECT(elf_tables_equal(image, &from_file));
         use_tables(&from_file);
+        elf_tables_give_up(&from_file);
+    }
     use_sections(image, false);
     use_sections(image, true);
     while (mapped_count)

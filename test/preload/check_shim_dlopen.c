@@ -100,6 +100,25 @@ START_TEST(test_closed_objects_keep_their_names)
 }
 END_TEST
 
+/* Nothing of ours holds a closed object's file, or reads it where others may cut it short. No
+ * symbol is left, and all addresses of the function have one name all the same. */
+START_TEST(test_closed_object_whose_file_is_cut_short)
+{
+    struct run run;
+    struct profile profile;
+    char name[64];
+    run_case(&run, "cut", "", true);
+    run_expect_success(&run);
+    ck_assert_int_eq(run_number(&run, "mapped"), 0);
+    snprintf(name, sizeof(name), "libplugin.so+0x%llx", (long long)run_number(&run, "start"));
+    profile_load(&profile, run.profiles, "cpu", run.pid);
+    int64_t truth = run_number(&run, "plugin_work");
+    ck_assert_int_ge(profile_under(&profile, CPU_NS, name), truth / 10 * 9);
+    profile_free(&profile);
+    run_free(&run);
+}
+END_TEST
+
 START_TEST(test_many_open_and_close_at_once)
 {
     struct run run;
@@ -168,6 +187,7 @@ Suite *suite(void)
     tcase_add_test(tcase, test_callers_run_path);
     tcase_add_test(tcase, test_run_path_of_who_loaded_the_caller);
     tcase_add_test(tcase, test_closed_objects_keep_their_names);
+    tcase_add_test(tcase, test_closed_object_whose_file_is_cut_short);
     tcase_add_test(tcase, test_many_open_and_close_at_once);
     tcase_add_test(tcase, test_nobody_waits_for_the_loader);
     tcase_add_test(tcase, test_loop_of_open_and_close_leaves_nothing);

@@ -91,6 +91,27 @@ static void turns(uint64_t rounds)
            (unsigned long)ns[1], same);
 }
 
+/* Its file is cut short as soon as it is closed. */
+static void cut(void)
+{
+    static const char path[] = "sub/libplugin.so";
+    char line[512];
+    int lines = 0;
+    struct link_map *plugin = dlopen(path, RTLD_NOW);
+    if (!plugin)
+        exit(1);
+    work_fn *work = (work_fn *)dlsym(plugin, "plugin_work");
+    printf("start %lu\n", (unsigned long)((uintptr_t)work - plugin->l_addr));
+    printf("plugin_work %lu\n", (unsigned long)work(500000000));
+    dlclose(plugin);
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof(line), maps))
+        lines += strstr(line, path) != NULL;
+    if (!maps || fclose(maps) != 0 || truncate(path, 0) != 0)
+        exit(1);
+    printf("mapped %d\n", lines);
+}
+
 static volatile bool stop;
 
 static void *churn(void *data)
@@ -177,6 +198,8 @@ int main(int argc, char **argv)
         crowd(rounds);
     else if (argc > 1 && strcmp(argv[1], "loop") == 0)
         loop(rounds);
+    else if (argc > 1 && strcmp(argv[1], "cut") == 0)
+        cut();
     else if (argc > 1 && strcmp(argv[1], "chain") == 0)
         chain();
     else

@@ -307,7 +307,7 @@ END_TEST
 enum { PAINT = 0xa5, PAINTED = 1 << 16 };
 /* With the 100 of makecontext and of the function that walks. aarch64 has twice the registers. */
 #if defined(__x86_64__)
-enum { STACK_MAX = 1344 };
+enum { STACK_MAX = 1408 };
 #elif defined(__aarch64__)
 enum { STACK_MAX = 1664 };
 #endif

@@ -46,19 +46,26 @@ static bool page_is_readable(struct code_reader *reader, uintptr_t address)
     return true;
 }
 
-READS_ANY_STACK static bool read_object(struct code_reader *reader, uintptr_t address, void *data,
-                                        size_t size)
+/* Of code that cannot be closed; ten times as fast as a copy, and there are dozens in a scan. */
+READS_ANY_STACK static bool read_in_place(struct code_reader *reader, uintptr_t address,
+                                          uint8_t *data, size_t size)
 {
-    const struct stack_copy *copy = stack_reader_copy(reader->stack);
-    if (copy)
-        return stack_copy_bytes(copy, address, data, size);
     if (!page_is_readable(reader, address) || !page_is_readable(reader, address + size - 1))
         return false;
     /* Byte by byte: a sanitizer's memcpy would ask whose memory that is. */
     const volatile uint8_t *from = (const volatile uint8_t *)address;
     for (size_t i = 0; i < size; i++)
-        ((uint8_t *)data)[i] = from[i];
+        data[i] = from[i];
     return true;
+}
+
+static bool read_object(struct code_reader *reader, uintptr_t address, void *data, size_t size)
+{
+    const struct stack_copy *copy = stack_reader_copy(reader->stack);
+    const struct module *m = copy || !reader->list ? NULL : modules_find(reader->list, address);
+    return m && m->object->in_place && size <= m->end - address
+               ? read_in_place(reader, address, data, size)
+               : stack_copy_bytes(copy, address, data, size);
 }
 
 static int32_t displacement(const uint8_t *bytes)

@@ -1,5 +1,6 @@
 #include "agent/unwind/stack_reader.h"
 
+#include <errno.h>
 #include <sys/uio.h>
 
 #include "agent/base/sys.h"
@@ -13,6 +14,8 @@ enum {
     GAP_MAX = 256 << 10,
     /* Below the stack pointer, where a leaf may keep registers. */
     RED_ZONE = 128,
+    /* One copy of a word takes as long as so many probes. */
+    COPY_PROBES = 8,
 };
 
 static void set_range(struct stack_reader *reader, uintptr_t low, uintptr_t high)
@@ -25,7 +28,7 @@ static void set_range(struct stack_reader *reader, uintptr_t low, uintptr_t high
 
 void stack_reader_start(struct stack_reader *reader, struct unwind_stack *home, uintptr_t sp)
 {
-    *reader = (struct stack_reader){.home = home, .calls_left = PROBES_MAX};
+    *reader = (struct stack_reader){.home = home, .sp = sp, .calls_left = PROBES_MAX};
     if (copied_stack(home))
         reader->calls_left = COPIES_MAX;
     /* What is below is not in use, and its pages may be gone. The stack pointer may be in the page
@@ -35,16 +38,39 @@ void stack_reader_start(struct stack_reader *reader, struct unwind_stack *home, 
 }
 
 /* Bytes copied, or a negative errno; fewer where the memory ends. */
-static long copy_from(const struct stack_copy *copy, uintptr_t address, void *data, size_t size)
+static long copy_from(int pid, uintptr_t address, void *data, size_t size)
 {
     struct iovec local = {data, size};
     struct iovec remote = {(void *)address, size};
-    return sys_call6(SYS_process_vm_readv, copy->pid, (long)&local, 1, (long)&remote, 1, 0);
+    return sys_call6(SYS_process_vm_readv, pid, (long)&local, 1, (long)&remote, 1, 0);
+}
+
+/* For a kernel that refuses copies. */
+READS_ANY_STACK static bool probe_and_read(uintptr_t address, uint8_t *data, size_t size)
+{
+    if (!sys_readable(address) || !sys_readable(address + size - 1))
+        return false;
+    /* Byte by byte: a sanitizer's memcpy would ask whose memory that is. */
+    for (size_t i = 0; i < size; i++)
+        data[i] = ((const volatile uint8_t *)address)[i];
+    return true;
 }
 
 bool stack_copy_bytes(const struct stack_copy *copy, uintptr_t address, void *data, size_t size)
 {
-    return copy_from(copy, address, data, size) == (long)size;
+    /* Main may have ended, and with it what its number leads to. */
+    long copied = copy_from(copy ? copy->pid : sys_tid(), address, data, size);
+    if (!copy && copied < 0 && copied != -EFAULT)
+        return probe_and_read(address, data, size);
+    return copied == (long)size;
+}
+
+__attribute__((noinline)) void stack_reader_change_stack(struct stack_reader *reader, uintptr_t sp)
+{
+    if (stack_reader_copy(reader) || sp - reader->low < reader->high - reader->low)
+        return;
+    reader->sp = sp;
+    set_range(reader, 0, 0);
 }
 
 bool stack_reader_can_read(const struct stack_reader *reader, uintptr_t address)
@@ -65,7 +91,7 @@ static __attribute__((noinline)) struct stack_value read_by_copy(struct stack_re
     if (!reader->calls_left)
         return bad;
     reader->calls_left--;
-    long size = copy_from(copy, low, copy->data, copy->size);
+    long size = copy_from(copy->pid, low, copy->data, copy->size);
     if (size < 0 || (size_t)size < address - low + sizeof(address))
         return bad;
     set_range(reader, low, low + (size_t)size);
@@ -94,12 +120,29 @@ static bool probe(struct stack_reader *reader, uintptr_t from, uintptr_t through
     return true;
 }
 
-/* True when the page of `address` follows the range, or nearly, and the range does not end where
- * the home stack does. */
-static bool adjoins(const struct stack_reader *reader, uintptr_t address)
+/* A word that is on no stack in use, as far as is known. */
+static struct stack_value read_elsewhere(struct stack_reader *reader, uintptr_t address)
 {
-    return reader->high > reader->low && reader->high != reader->home->high &&
-           address >= reader->low && address - reader->low <= reader->high - reader->low + GAP_MAX;
+    struct stack_value word = {0, false};
+    if (reader->calls_left < COPY_PROBES)
+        return word;
+    reader->calls_left -= COPY_PROBES;
+    word.good = stack_copy_bytes(NULL, address, &word.value, sizeof(word.value));
+    return word;
+}
+
+/* Makes the range reach to `last` of a word: true where that follows it, or nearly, with nothing
+ * missing between, and it does not end where the home stack does. */
+static bool extend(struct stack_reader *reader, uintptr_t address, uintptr_t last)
+{
+    uintptr_t low = reader->low, high = reader->high;
+    if (low == high && address + RED_ZONE >= reader->sp)
+        low = high = ALIGN_DOWN(MIN_OF(address, reader->sp), (uintptr_t)PAGE_SIZE_MIN);
+    if (high == reader->home->high || address < low || address - low > high - low + GAP_MAX ||
+        !probe(reader, high, last, &high))
+        return false;
+    set_range(reader, low, high);
+    return true;
 }
 
 READS_ANY_STACK struct stack_value stack_read_slow(struct stack_reader *reader, uintptr_t address)
@@ -112,20 +155,15 @@ READS_ANY_STACK struct stack_value stack_read_slow(struct stack_reader *reader, 
     if (stack_reader_copy(reader))
         return read_by_copy(reader, address);
     const struct unwind_stack *home = reader->home;
-    uintptr_t low = reader->low, high = reader->high;
-    if (!adjoins(reader, address) || !probe(reader, high, last, &high)) {
-        low = high = ALIGN_DOWN(address, (uintptr_t)PAGE_SIZE_MIN);
-        if (address >= home->low && last < home->high) {
-            /* Once asked, as it may be below what is in use. */
-            if (!reader->calls_left || !sys_readable(address))
-                return bad;
-            reader->calls_left--;
-            high = home->high;
-        } else if (!probe(reader, low, last, &high)) {
+    if (!extend(reader, address, last)) {
+        if (address < home->low || last >= home->high)
+            return read_elsewhere(reader, address);
+        /* Once asked, as it may be below what is in use. */
+        if (!reader->calls_left || !sys_readable(address))
             return bad;
-        }
+        reader->calls_left--;
+        set_range(reader, ALIGN_DOWN(address, (uintptr_t)PAGE_SIZE_MIN), home->high);
     }
-    set_range(reader, low, high);
     return (struct stack_value){((const struct stack_word *)address)->value, true};
 }
 

@@ -2,10 +2,15 @@
  *
  * A reader holds one range that is known to be readable. It starts as the thread's home range
  * where the stack pointer is in that; elsewhere (deeper than any walk before, sigaltstack,
- * coroutines, garbage) each page is probed at its first touch, and the range grows upwards until
- * it meets the home range. Only a walk that came down to the thread's first frame that way
- * proves that the pages below belong to the thread's own stack; then they become home
- * (stack_reader_adopt) and are not probed again.
+ * coroutines) it begins at the stack pointer, each page is probed at its first touch, and the range
+ * grows upwards until it meets the home range. Only a walk that came down to the thread's first
+ * frame that way proves that the pages below belong to the thread's own stack; then they become
+ * home (stack_reader_adopt) and are not probed again.
+ *
+ * Words anywhere else (a frame pointer that is none, a stack that was left) are copied one by one
+ * by the kernel, as another thread may unmap them at any instant; so is code that dlclose can
+ * unload. A kernel that refuses that (a container's filter) leaves a probe, and a plain read behind
+ * it.
  *
  * A stack that is not ours to dereference (of another thread that may end meanwhile, of another
  * process) is read by copies: the range is then a window of it that process_vm_readv brought into
@@ -13,8 +18,8 @@
  * copied. A word outside of the window brings the next one. What is not mapped any more is not
  * readable, no fault.
  *
- * What remains, without copies: memory outside the home range that another thread unmaps between
- * probe and read. A stack in use is not unmapped, so that takes a broken stack pointer too.
+ * What remains: memory right above a stack that is not home, where nothing is between them. A stack
+ * in use is not unmapped.
  *
  * Owns: nothing. Context: any. Locks: none. */
 #ifndef LIBAGENT_STACK_READER_H
@@ -31,6 +36,7 @@ struct stack_reader {
     uintptr_t low, high;       /* readable now */
     uintptr_t words;           /* as many addresses from low on are of whole words in that range */
     uintptr_t shift;           /* data of an address is at address + shift */
+    uintptr_t sp;              /* on a stack that is in use */
     struct unwind_stack *home; /* or a copied_stack */
     uint32_t calls_left;       /* probes or copies */
 };
@@ -64,7 +70,10 @@ static inline const struct stack_copy *stack_reader_copy(const struct stack_read
 
 /* Whether the byte at `address` can be read, wherever it is. */
 bool stack_reader_can_read(const struct stack_reader *reader, uintptr_t address);
-/* Copies what a stack_copy is of. False when not all of it can be read. */
+/* The walk came to another stack in use, by a signal's frame. */
+void stack_reader_change_stack(struct stack_reader *reader, uintptr_t sp);
+/* Copies what a stack_copy is of; NULL: the calling process. False when not all of it can be read.
+ */
 bool stack_copy_bytes(const struct stack_copy *copy, uintptr_t address, void *data, size_t size);
 struct stack_value stack_read_slow(struct stack_reader *reader, uintptr_t address);
 /* The walk ended at the thread's first frame and never changed stacks: true when it ended on the

@@ -8,7 +8,6 @@
 #include <errno.h>
 
 #include "agent/base/stats.h"
-#include "agent/base/sys.h"
 #include "agent/unwind/catch_up.h"
 #include "agent/unwind/return_scan.h"
 #include "agent/unwind/row_step.h"
@@ -47,7 +46,7 @@ bare_rule_copied(const struct stack_copy *copy, uintptr_t start, size_t size, ui
 }
 
 /* See arch_bare_rule. The code is read: that of an interrupted pc is loaded and runs; where the
- * pc comes out of a signal frame in memory, that is first asked. */
+ * pc comes out of a signal frame in memory, nobody knows. */
 static uint64_t bare_rule(const struct walk *w, const struct module *module,
                           const struct cfi_row *row, uintptr_t pc)
 {
@@ -56,10 +55,8 @@ static uint64_t bare_rule(const struct walk *w, const struct module *module,
         row->size > module->end - start)
         return rule_make(RULE_NONE, 0, 0);
     const struct stack_copy *copy = stack_reader_copy(&w->reader);
-    if (copy)
+    if (copy || !w->innermost)
         return bare_rule_copied(copy, start, row->size, pc);
-    if (!w->innermost && !(sys_readable(start) && sys_readable(pc)))
-        return rule_make(RULE_NONE, 0, 0);
     return arch_bare_rule((const uint8_t *)start, pc - start, row->size);
 }
 
@@ -164,6 +161,7 @@ static bool sp_may_follow(struct walk *w, bool was_exact, uintptr_t sp, uintptr_
     if (w->exact) {
         w->purity = IMPURE;
         w->flags |= UNWIND_INTERRUPTED;
+        stack_reader_change_stack(&w->reader, caller_sp);
     }
     /* A leaf with a link register may have no frame at all. */
     if (caller_sp > sp || (ARCH_HAS_LINK && was_exact && !w->exact && caller_sp == sp))

@@ -12,7 +12,7 @@
  * code of the app calls code of no known object, the list of objects may be brought up to date,
  * without waiting, and the walk begun anew (catch_up.h).
  *
- * Owns: the rule cache. Context: SIG, HOOK, all others; inside a thread guard. Stack: 1.3 KiB.
+ * Owns: the rule cache. Context: SIG, HOOK, all others; inside a thread guard. Stack: 1.4 KiB.
  * Locks: none. */
 #ifndef LIBAGENT_UNWIND_H
 #define LIBAGENT_UNWIND_H

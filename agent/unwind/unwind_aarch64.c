@@ -9,7 +9,6 @@
 #include <string.h>
 #include <ucontext.h>
 
-#include "agent/base/sys.h"
 #include "agent/unwind/unwind_arch.h"
 
 enum { FP = UNWIND_FP, LR = UNWIND_RA, SP = UNWIND_SP, PC = UNWIND_PC };
@@ -111,16 +110,8 @@ static bool has_code(const struct stack_reader *reader, uintptr_t address)
     uint32_t code[ARRAY_SIZE(signal_return)];
     if (address % sizeof(code[0]) != 0)
         return false;
-    const struct stack_copy *copy = stack_reader_copy(reader);
-    if (copy) {
-        if (!stack_copy_bytes(copy, address, code, sizeof(code)))
-            return false;
-    } else {
-        if (!sys_readable(address) || !sys_readable(address + sizeof(code) - 1))
-            return false;
-        memcpy(code, (const void *)address, sizeof(code));
-    }
-    return memcmp(code, signal_return, sizeof(code)) == 0;
+    return stack_copy_bytes(stack_reader_copy(reader), address, code, sizeof(code)) &&
+           memcmp(code, signal_return, sizeof(code)) == 0;
 }
 
 bool arch_is_signal_return(const struct stack_reader *reader, uintptr_t pc, bool exact)

@@ -6,6 +6,7 @@
 #include <ucontext.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/float_mode.h"
 #include "agent/base/lock.h"
 #include "agent/base/next.h"
 #include "agent/base/signal_sets.h"
@@ -77,6 +78,7 @@ static const uint64_t signals_that_wait = SIGNALS_THAT_WAIT;
 static void on_signal(int signal, siginfo_t *info, void *context)
 {
     if (is_ours(info)) {
+        (void)alignment_checks_off();
         /* Step 6; the way back from the handler restores the mask. */
         sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, &signals_that_wait, NULL,
                   sizeof(signals_that_wait));

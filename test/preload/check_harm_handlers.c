@@ -73,6 +73,20 @@ START_TEST(test_handler_exits)
 END_TEST
 
 /* Ticks of the agent's are pending whenever a wait begins. */
+/* Samples of time, then of allocations, of code under EFLAGS.AC. */
+START_TEST(test_alignment_checks)
+{
+    struct run run;
+    run_program(&run, &(struct run_request){.program = "alignment_checks",
+                                            .environment =
+                                                (const char *[]){"LIBAGENT_ALLOC_INTERVAL=1KiB",
+                                                                 "LIBAGENT_FREQUENCY=250", NULL}});
+    run_expect_quiet_success(&run);
+    ck_assert_str_eq(run.out, "lost 0\n");
+    run_free(&run);
+}
+END_TEST
+
 START_TEST(test_masked_waits)
 {
     expect_same_as_without("masked-waits", "LIBAGENT_FREQUENCY=1000");
@@ -127,6 +141,7 @@ Suite *suite(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, test_handler_forks_and_waits);
     tcase_add_test(tcase, test_handler_exits);
+    tcase_add_test(tcase, test_alignment_checks);
     tcase_add_test(tcase, test_masked_waits);
     tcase_add_test(tcase, test_own_signal_gets_through);
     tcase_add_test(tcase, test_handler_on_small_stack);

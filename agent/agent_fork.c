@@ -17,6 +17,7 @@
 #include "agent/sched/thread_tails.h"
 #include "agent/sched/wall.h"
 #include "agent/thread/thread_context.h"
+#include "agent/ticks_thread.h"
 #include "agent/unseen_threads.h"
 #include "agent/unwind/modules.h"
 #include "agent/unwind/unwinder.h"
@@ -86,5 +87,5 @@ void agent_fork_child(void)
     wall_reset_in_child(own, clock_monotonic_ns());
     if (life_scheduler)
         life_scheduler->reset_in_child(own);
-    agent_thread_start_ticks(life_scheduler);
+    ticks_thread_start(life_scheduler);
 }

@@ -40,7 +40,6 @@ static const uint64_t look_otherwise_ns = 60 * NS_PER_SEC;
 
 static uint32_t agent_thread;
 static uint32_t rested; /* it ended because there was nothing to do */
-static uint32_t pauses; /* so many want no thread of ours to be there */
 static uint32_t bell;   /* what the agent's thread sleeps on: grows with each news */
 static uint32_t wanted; /* so many requests came */
 static uint64_t request_deadline_ns;
@@ -57,11 +56,6 @@ static bool is_early;
 static uint64_t period_end(void)
 {
     return options.period_ns ? recorder_window_start_ns() + options.period_ns : UINT64_MAX;
-}
-
-static bool is_paused(void)
-{
-    return __atomic_load_n(&pauses, __ATOMIC_SEQ_CST) != 0;
 }
 
 /* When a moment is to make the thread. */
@@ -158,14 +152,14 @@ static bool work(void)
             note_served(asked);
             if (was_end && !stays)
                 return false;
-        } else if (is_active && !is_paused() && now >= agent_looks_due_ns()) {
+        } else if (is_active && !own_threads_are_paused() && now >= agent_looks_due_ns()) {
             agent_looks_pass(now);
-        } else if (!is_paused() &&
+        } else if (!own_threads_are_paused() &&
                    (exchange_acq_rel(&control_wanted, 0) || (stays && now >= next_look_ns))) {
             control(); /* which may stop all, or start it */
             next_look_ns = next_look(clock_monotonic_ns());
             next_flush_ns = period_end();
-        } else if (is_paused() || (!is_active && !stays)) {
+        } else if (own_threads_are_paused() || (!is_active && !stays)) {
             return false;
         } else if (is_active && now >= next_flush_ns) {
             left_alone_end();
@@ -189,7 +183,7 @@ static void *agent_main(void *unused)
     store_release(&agent_thread, OWN_THREAD_RUNNING);
     if (!work()) {
         flush_own_thread_ends(FLUSH_OWN_AGENT);
-        if (is_paused()) /* and not at the end of all */
+        if (own_threads_are_paused()) /* and not at the end of all */
             flush_own_threads_end();
         own_thread_is_none(&agent_thread);
     }
@@ -203,7 +197,7 @@ static void *agent_main(void *unused)
 /* Makes the agent's thread if there is none. 0, or a negative errno. */
 static int need_agent_thread(void)
 {
-    return own_thread_need(&agent_thread, agent_main, is_paused);
+    return own_thread_need(&agent_thread, agent_main, own_threads_are_paused);
 }
 
 /* ---- moments ---- */
@@ -219,7 +213,7 @@ static void on_moment(bool clean)
         rescan_if_stale(now);
     uint64_t due = UINT64_MAX;
     (void)late_thread_is_gone();
-    if (is_paused()) {
+    if (own_threads_are_paused()) {
         due = now + look_again_ns;
     } else if (!own_thread_is_there(&agent_thread)) {
         due = birth_due();
@@ -250,7 +244,6 @@ void agent_thread_start(void (*thread_adopted)(struct thread_slot *),
 {
     agent_looks_start(thread_adopted, thread_gone);
     is_early = early && options.period_ns;
-    uploader_thread_start(is_paused);
     store_release(&ending, 0);
     store_release(&active, 1);
     store_release(&moment_work, on_moment);
@@ -440,7 +433,7 @@ bool agent_thread_are_gone(void)
 
 bool agent_thread_pause(uint64_t deadline_ns)
 {
-    __atomic_fetch_add(&pauses, 1, __ATOMIC_SEQ_CST);
+    own_threads_pause();
     if (!late_thread_is_gone()) /* which was waited for */
         return true;
     bool ended = ticks_thread_pause(deadline_ns);
@@ -459,7 +452,7 @@ bool agent_thread_pause(uint64_t deadline_ns)
 
 void agent_thread_go_on(void)
 {
-    if (__atomic_sub_fetch(&pauses, 1, __ATOMIC_SEQ_CST) != 0)
+    if (!own_threads_go_on())
         return;
     store_relaxed(&moment_due_ns, birth_due());
     uploader_thread_go_on();
@@ -468,14 +461,10 @@ void agent_thread_go_on(void)
         agent_thread_want_control();
 }
 
-void agent_thread_start_ticks(const struct scheduler *scheduler)
-{
-    ticks_thread_start(scheduler, is_paused);
-}
-
 void agent_thread_reset_in_child(void)
 {
-    pauses = rested = said_no_thread = 0;
+    rested = said_no_thread = 0;
+    own_threads_reset_in_child();
     agent_thread = OWN_THREAD_NONE;
     uploader_thread_reset_in_child();
     wanted = served = ending = serving = 0;

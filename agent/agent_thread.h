@@ -27,7 +27,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/sched/sched.h"
 #include "agent/thread/thread_context.h"
 
 /* INIT. `adopted` is called (TICK) for threads that a scan finds, `gone` for those that ended
@@ -35,9 +34,6 @@
  * born with the app's first one, since no sample will be a moment for it. */
 void agent_thread_start(void (*adopted)(struct thread_slot *), void (*gone)(struct thread_slot *),
                         bool early);
-/* Behind agent_thread_start and agent_thread_reset_in_child: a third thread, where the scheduler
- * needs one (agent/ticks_thread.h). NULL: there is no scheduler. INIT. */
-void agent_thread_start_ticks(const struct scheduler *scheduler);
 /* A flush now, and what is queued written. Returns at the CLOCK_MONOTONIC deadline at the latest
  * where a thread of ours does it. 0 or -ETIMEDOUT. INIT, THR. */
 int agent_thread_flush(uint64_t deadline_ns) MUST_USE;

@@ -25,6 +25,7 @@
 #include "agent/sched/wall.h"
 #include "agent/thread/moment.h"
 #include "agent/thread/thread_reset.h"
+#include "agent/ticks_thread.h"
 #include "agent/unseen_threads.h"
 #include "agent/unwind/modules.h"
 #include "agent/unwind/unwinder.h"
@@ -227,7 +228,7 @@ void start_done(void)
     if (!thread_tls.internal && !thread_current())
         (void)!thread_attach_late();
     unseen_threads_start(clock_monotonic_ns());
-    agent_thread_start_ticks(life_scheduler);
+    ticks_thread_start(life_scheduler);
     if (with_alloc || with_heap)
         alloc_start(options.alloc_interval);
     rates_start(life_scheduler ? life_scheduler->set_period : NULL,

@@ -19,14 +19,13 @@ static const uint64_t look_every_ns = NS_PER_SEC;
 
 static uint32_t state;                    /* an enum own_thread_state */
 static const struct scheduler *scheduler; /* NULL: none that ticks */
-static bool (*is_paused)(void);
-static uint32_t paused; /* it ended for a pause */
+static uint32_t paused;                   /* it ended for a pause */
 static uint32_t said;
 static uint64_t next_look_ns; /* for the process's other threads: its own */
 
 static bool stays_away(void)
 {
-    return !__atomic_load_n(&scheduler, __ATOMIC_SEQ_CST) || is_paused();
+    return !__atomic_load_n(&scheduler, __ATOMIC_SEQ_CST) || own_threads_are_paused();
 }
 
 static bool goes_on(void)
@@ -93,12 +92,11 @@ uint64_t ticks_thread_moment(uint64_t now_ns)
     return ticks_thread_is_missing() && need() != 0 ? now_ns + retry_ns : UINT64_MAX;
 }
 
-void ticks_thread_start(const struct scheduler *chosen, bool (*paused_now)(void))
+void ticks_thread_start(const struct scheduler *chosen)
 {
     state = OWN_THREAD_NONE;
     paused = 0;
     said = 0;
-    is_paused = paused_now;
     if (!chosen || !chosen->run)
         return;
     store_release(&scheduler, chosen);

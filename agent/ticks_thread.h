@@ -14,8 +14,9 @@
 
 #include "agent/sched/sched.h"
 
-/* `chosen` may be one that needs no thread. INIT; also in a fork child. */
-void ticks_thread_start(const struct scheduler *chosen, bool (*paused_now)(void));
+/* `chosen` may be one that needs no thread; NULL: there is none. Behind agent_thread_start, and
+ * agent_thread_reset_in_child. INIT. */
+void ticks_thread_start(const struct scheduler *chosen);
 /* For good; waits until the deadline. INIT. */
 void ticks_thread_stop(uint64_t deadline_ns);
 /* A moment: makes it where it is missing. CLOCK_MONOTONIC of the next try; UINT64_MAX: no need.
@@ -23,8 +24,8 @@ void ticks_thread_stop(uint64_t deadline_ns);
 uint64_t ticks_thread_moment(uint64_t now_ns);
 /* Is it to be made at the next moment? Any context. */
 bool ticks_thread_is_missing(void);
-/* `stays_away` says yes from now on: waits until it is gone (0: without a deadline). True: it is.
- * And no more. THR, SIG. */
+/* Own threads are paused: waits until it is gone (0: without a deadline). True: it is. And they are
+ * no more. THR, SIG. */
 bool ticks_thread_pause(uint64_t deadline_ns);
 void ticks_thread_go_on(void);
 /* Between its birth and its being known to flush.h. */

@@ -10,8 +10,7 @@
 #include "agent/thread/thread_context.h"
 #include "uploader/uploader.h"
 
-static uint32_t state; /* an enum own_thread_state */
-static bool (*is_paused)(void);
+static uint32_t state;   /* an enum own_thread_state */
 static uint32_t is_held; /* nobody writes until uploader_thread_go_on */
 
 static void *uploader_main(void *unused)
@@ -22,20 +21,15 @@ static void *uploader_main(void *unused)
     store_release(&state, OWN_THREAD_RUNNING);
     uploader_run(own_thread_is_known_to_libc());
     flush_own_thread_ends(FLUSH_OWN_UPLOADER);
-    if (is_paused()) /* and not at the end of all */
+    if (own_threads_are_paused()) /* and not at the end of all */
         flush_own_threads_end();
     own_thread_is_none(&state);
     return NULL;
 }
 
-void uploader_thread_start(bool (*stays_away)(void))
-{
-    is_paused = stays_away;
-}
-
 void uploader_thread_need(void)
 {
-    int error = own_thread_need(&state, uploader_main, is_paused);
+    int error = own_thread_need(&state, uploader_main, own_threads_are_paused);
     if (error && error != -EBUSY)
         log_warn("no uploader thread: %s (errno %d): tried again after the next period",
                  error_text(error), -error);
@@ -92,7 +86,7 @@ bool uploader_thread_pause(uint64_t deadline_ns)
     bool ended = own_thread_wait_none(&state, deadline_ns);
     /* In this order: who ends the pause says so first, and then looks here. */
     __atomic_store_n(&is_held, 1, __ATOMIC_SEQ_CST);
-    if (!is_paused())
+    if (!own_threads_are_paused())
         uploader_thread_go_on();
     return ended;
 }

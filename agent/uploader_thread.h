@@ -10,8 +10,6 @@
 
 #include "agent/base/compiler.h"
 
-/* None is made while `stays_away` says so. INIT. */
-void uploader_thread_start(bool (*stays_away)(void));
 /* There is something to write. TICK. */
 void uploader_thread_need(void);
 /* What is queued is written until the deadline: by that thread where there is one, else by the
@@ -27,7 +25,7 @@ bool uploader_thread_wait_none(uint64_t deadline_ns) MUST_USE;
  * deadline (0: none). TICK, INIT, THR. */
 bool uploader_thread_end(uint64_t deadline_ns);
 bool uploader_thread_pause(uint64_t deadline_ns);
-/* While `stays_away` said so, a pause keeps all from writing until this, whose caller knows that
+/* While own threads are paused, a pause keeps all from writing until this, whose caller knows that
  * none of ours is late for it, or that it is over. THR, SIG, TICK. */
 void uploader_thread_go_on(void);
 /* In a fork child. */

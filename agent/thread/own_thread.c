@@ -91,6 +91,28 @@ int own_thread_create(void *(*routine)(void *))
     return -error;
 }
 
+static uint32_t pauses;
+
+void own_threads_pause(void)
+{
+    __atomic_fetch_add(&pauses, 1, __ATOMIC_SEQ_CST);
+}
+
+bool own_threads_go_on(void)
+{
+    return __atomic_sub_fetch(&pauses, 1, __ATOMIC_SEQ_CST) == 0;
+}
+
+bool own_threads_are_paused(void)
+{
+    return __atomic_load_n(&pauses, __ATOMIC_SEQ_CST) != 0;
+}
+
+void own_threads_reset_in_child(void)
+{
+    pauses = 0;
+}
+
 void own_thread_is_none(uint32_t *state)
 {
     store_release(state, OWN_THREAD_NONE);

@@ -6,9 +6,9 @@
  * it: so they keep nothing of the app's open (the reader of the app's pipe would wait for us), and
  * no number of theirs is ever the app's.
  *
- * Owns: nothing. Context: own_thread_create THR, INIT, TICK, and HOOK or SIG at a moment
- * (agent/thread/moment.h); own_thread_enter in the new thread. Locks: none of ours; pthread_create
- * takes libc's. */
+ * Owns: the count of those who want none of them. Context: own_thread_create THR, INIT, TICK, and
+ * HOOK or SIG at a moment (agent/thread/moment.h); own_thread_enter in the new thread. Locks: none
+ * of ours; pthread_create takes libc's. */
 #ifndef LIBAGENT_OWN_THREAD_H
 #define LIBAGENT_OWN_THREAD_H
 
@@ -23,6 +23,12 @@ int own_thread_create(void *(*routine)(void *)) MUST_USE;
 void own_thread_use_libc(void);
 /* False: a thread of agent/thread/raw_thread.h. */
 bool own_thread_is_known_to_libc(void);
+/* So many want none of them to be there, from the program's first instruction on. A child begins
+ * with none. */
+void own_threads_pause(void);
+bool own_threads_go_on(void); /* true: nobody wants that any more */
+bool own_threads_are_paused(void);
+void own_threads_reset_in_child(void);
 /* The state of a thread of which there is one at most; a futex word, since others wait for it. */
 enum own_thread_state { OWN_THREAD_NONE, OWN_THREAD_STARTING, OWN_THREAD_RUNNING };
 /* Starts the thread of `state` if there is none. Nothing is done where it is to stay away, which is

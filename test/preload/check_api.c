@@ -5,10 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "test/check.h"
 #include "test/preload/profile_reader.h"
 #include "test/preload/run_program.h"
+#include "test/temp_path.h"
 
 static void run(struct run *run, const char *program, const char *const *arguments,
                 const char *const *environment, bool without_agent)
@@ -238,19 +240,36 @@ END_TEST
 
 /* ---- ways out, in each state ---- */
 
-static const char *const states[] = {"never", "stopped", "on", "changing"};
-enum { STATES = 4 };
+static const char *const states[] = {"never", "watched", "stopped", "on", "changing"};
+enum { STATES = sizeof(states) / sizeof(states[0]) };
+
+/* It starts by its own call only. Where it is watched there is a thread of ours before that. */
+static bool is_manual(const char *state)
+{
+    return strcmp(state, "never") == 0 || strcmp(state, "watched") == 0;
+}
+
+static void run_in_state(struct run *with, const char *state, const char *way, const char *ms)
+{
+    char path[TEMP_PATH_SIZE], config[TEMP_PATH_SIZE + 32];
+    int file = mkstemp(temp_path(path, "config"));
+    ck_assert_int_ge(file, 0);
+    snprintf(config, sizeof(config), "LIBAGENT_CONFIG=%s", path);
+    run(with, "life_states", (const char *[]){state, way, ms, NULL},
+        (const char *[]){is_manual(state) ? "LIBAGENT_START=manual" : "LIBAGENT_START=auto",
+                         "LIBAGENT_ALLOC_INTERVAL=16KiB",
+                         strcmp(state, "watched") == 0 ? config : NULL, NULL},
+        false);
+    close(file);
+    unlink(path);
+    run_expect_quiet_success(with);
+}
 
 /* Compares with the same program without the agent, which does not start or stop. */
 static void check_way(const char *state, const char *way, const char *ms)
 {
     struct run with;
-    bool is_never = strcmp(state, "never") == 0;
-    run(&with, "life_states", (const char *[]){state, way, ms, NULL},
-        (const char *[]){is_never ? "LIBAGENT_START=manual" : "LIBAGENT_START=auto",
-                         "LIBAGENT_ALLOC_INTERVAL=16KiB", NULL},
-        false);
-    run_expect_quiet_success(&with);
+    run_in_state(&with, state, way, ms);
     if (strcmp(way, "exec") == 0)
         ck_assert_str_eq(with.out, "executed\n");
     else if (strcmp(way, "seccomp") == 0)
@@ -260,7 +279,7 @@ static void check_way(const char *state, const char *way, const char *ms)
     else
         ck_assert_str_eq(with.out, "");
     /* What was recorded before is written, whatever comes after. */
-    if (!is_never)
+    if (!is_manual(state))
         ck_assert_int_gt(allocated(&with, with.pid, "work"), 0);
     run_free(&with);
 }
@@ -302,11 +321,7 @@ START_TEST(test_fork_in_each_state)
 {
     struct run with;
     char key[32];
-    run(&with, "life_states", (const char *[]){states[_i], "fork", "5", NULL},
-        (const char *[]){_i == 0 ? "LIBAGENT_START=manual" : "LIBAGENT_START=auto",
-                         "LIBAGENT_ALLOC_INTERVAL=16KiB", NULL},
-        false);
-    run_expect_quiet_success(&with);
+    run_in_state(&with, states[_i], "fork", "5");
     for (int i = 0; i < 10; i++) {
         struct profile profile;
         snprintf(key, sizeof(key), "child-%d", i);

@@ -1,5 +1,5 @@
 /* Leaves, or changes what it is, while the agent is in each state of its life. Arguments: the state
- * (never, stopped, on, changing), what is done, milliseconds before it. */
+ * (never, watched, stopped, on, changing), what is done, milliseconds before it. */
 /* CFLAGS: -O1 */
 /* LIBS: -lpthread */
 #define LIBAGENT_WEAK
@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "agent/libagent.h"
@@ -52,11 +53,25 @@ static void *change(void *data)
     return data;
 }
 
+/* A thread of the agent's. The folder has a link for each thread, and two of its own. */
+static void wait_for_agent(void)
+{
+    struct stat tasks;
+    do {
+        need(stat("/proc/self/task", &tasks) == 0, "stat");
+        sched_yield();
+    } while (tasks.st_nlink < 4);
+}
+
 static void enter(const char *state)
 {
     bool changing = strcmp(state, "changing") == 0;
     if (strcmp(state, "never") == 0)
-        return; /* LIBAGENT_START=manual */
+        return;                          /* LIBAGENT_START=manual */
+    if (strcmp(state, "watched") == 0) { /* the same, with LIBAGENT_CONFIG */
+        wait_for_agent();
+        return;
+    }
     work(50000000);
     if (strcmp(state, "stopped") == 0 || changing)
         need(libagent_stop() == 0, "stop");
@@ -134,7 +149,7 @@ int main(int argc, char **argv)
         filter_all();
     if (strcmp(action, "pause") == 0)
         for (int i = 0; i < 200; i++)
-            need(setuid(getuid()) == 0, "setuid");
+            need(setuid(getuid()) == 0 && unshare(CLONE_FILES) == 0, "setuid, unshare");
     if (strcmp(action, "fork") == 0)
         fork_children(ms);
     is_over = true;

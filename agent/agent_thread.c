@@ -128,6 +128,13 @@ static uint64_t next_look(uint64_t now)
     return now + (options.period_ns ? options.period_ns : look_otherwise_ns);
 }
 
+/* What is sent from now on needs a thread that libc knows; and where nothing is sent, or profiled,
+ * libc is to know of none. */
+static bool is_other_kind(void)
+{
+    return own_thread_is_known_to_libc() != own_thread_uses_libc();
+}
+
 static int need_agent_thread(void);
 
 /* Until there is nothing to do, or it is not to be there. True: it has told that it is not. */
@@ -156,10 +163,11 @@ static bool work(void)
             agent_looks_pass(now);
         } else if (!own_threads_are_paused() &&
                    (exchange_acq_rel(&control_wanted, 0) || (stays && now >= next_look_ns))) {
+            left_alone_end();
             control(); /* which may stop all, or start it */
             next_look_ns = next_look(clock_monotonic_ns());
             next_flush_ns = period_end();
-        } else if (own_threads_are_paused() || (!is_active && !stays)) {
+        } else if (own_threads_are_paused() || (!is_active && !stays) || is_other_kind()) {
             return false;
         } else if (is_active && now >= next_flush_ns) {
             left_alone_end();
@@ -173,6 +181,12 @@ static bool work(void)
             sys_futex_wait(&bell, news, MIN_OF(due, now + nap_ns));
         }
     }
+}
+
+/* No moment of the program's makes the thread while nothing is profiled. */
+static bool watches_alone(void)
+{
+    return stays && !load_acquire(&active);
 }
 
 static void *agent_main(void *unused)
@@ -189,7 +203,7 @@ static void *agent_main(void *unused)
     }
     full_fence();
     /* Who wants something of it says so and then looks at its state; it did the other way round. */
-    if (load_relaxed(&control_wanted))
+    if (load_relaxed(&control_wanted) || watches_alone())
         (void)!need_agent_thread();
     return NULL;
 }
@@ -206,7 +220,7 @@ static int need_agent_thread(void)
  * libc's, which the loader wants, and pthread_create, but not a thread that libc does not know. */
 static void on_moment(bool clean)
 {
-    if (!stack_has_room() || (!clean && own_thread_is_known_to_libc()))
+    if (!stack_has_room() || (!clean && own_thread_uses_libc()))
         return;
     uint64_t now = clock_monotonic_ns();
     if (clean)
@@ -265,7 +279,7 @@ bool agent_thread_call(void)
         ring();
         return true;
     }
-    return !own_thread_is_known_to_libc() && stack_has_room() && need_agent_thread() == 0;
+    return !own_thread_uses_libc() && stack_has_room() && need_agent_thread() == 0;
 }
 
 void agent_thread_want_control(void)
@@ -358,7 +372,7 @@ void agent_thread_flush_last(uint64_t deadline_ns)
 void agent_thread_want_flush(void)
 {
     if (!own_thread_is_there(&agent_thread) &&
-        (own_thread_is_known_to_libc() || !stack_has_room() || need_agent_thread() != 0))
+        (own_thread_uses_libc() || !stack_has_room() || need_agent_thread() != 0))
         return;
     store_relaxed(&request_deadline_ns, clock_monotonic_ns() + NS_PER_SEC);
     __atomic_add_fetch(&wanted, 1, __ATOMIC_RELEASE);
@@ -390,6 +404,7 @@ int agent_thread_stop(uint64_t deadline_ns)
         store_release(&moment_work, NULL);
     if (own_thread_is_there(&agent_thread) || flush_is_due_at_end() || !uploader_is_done())
         finish(deadline_ns);
+    own_thread_use_libc(false);
     __atomic_store_n(&active, 0, __ATOMIC_SEQ_CST);
     note_served(load_acquire(&wanted));
     ring();
@@ -398,6 +413,9 @@ int agent_thread_stop(uint64_t deadline_ns)
         ended &= own_thread_wait_none(&agent_thread, deadline_ns);
         if (ended) /* the kernel counts a thread a little longer */
             agent_thread_wait_gone(deadline_ns);
+    } else if (!thread_tls.internal) {
+        while (own_threads_of_libc_there() && nap_before(deadline_ns))
+            ;
     }
     flush_own_threads_end();
     return ended && uploader_is_done() ? 0 : -ETIMEDOUT;
@@ -415,7 +433,7 @@ bool agent_thread_is_over(uint64_t deadline_ns)
 
 void agent_thread_wait_gone(uint64_t deadline_ns)
 {
-    while (flush_own_threads_there())
+    while (flush_own_threads_there() || own_threads_of_libc_there())
         if (!nap_before(deadline_ns))
             return;
 }
@@ -457,7 +475,7 @@ void agent_thread_go_on(void)
     store_relaxed(&moment_due_ns, birth_due());
     uploader_thread_go_on();
     ticks_thread_go_on();
-    if (load_relaxed(&control_wanted))
+    if (load_relaxed(&control_wanted) || watches_alone())
         agent_thread_want_control();
 }
 

@@ -16,9 +16,10 @@
  *     that libc makes in all threads that it knows (setuid and its kin), agent_thread_pause ends
  *     both; they are born again when there is work (agent/birth.h).
  *  5. A stop is the last request, after which both end; where something is watched
- * (LIBAGENT_CONFIG) the agent's thread stays, and asks `control` once a period whether to start
- * again. Others make it for that (a signal). Race that remains: a flush that is asked for while the
- * periodic one runs is served by a second one right after. Harmless.
+ * (LIBAGENT_CONFIG) the agent's thread stays, or leaves one that libc does not know behind, which
+ * asks `control` once a period whether to start again. Others make it for that (a signal). Race
+ * that remains: a flush that is asked for while the periodic one runs is served by a second one
+ * right after. Harmless.
  *
  * Owns: both threads. Context: as said. Locks: none of its own. */
 #ifndef LIBAGENT_AGENT_THREAD_H

@@ -4,6 +4,7 @@
 #include "agent/agent_thread.h"
 #include "agent/base/clock.h"
 #include "agent/flush.h"
+#include "agent/left_alone.h"
 #include "agent/life.h"
 #include "agent/lost_tails.h"
 #include "agent/sched/cpu_sample.h"
@@ -54,8 +55,10 @@ void app_thread_gone(struct thread_slot *slot)
 
 struct thread_slot *agent_thread_prepare(uintptr_t start_routine, void *argument)
 {
-    if (thread_tls.internal || !life_enter())
+    if (thread_tls.internal)
         return NULL;
+    if (!life_enter()) /* its end is to be seen */
+        return own_threads_of_libc_there() ? thread_prepare(start_routine, argument) : NULL;
     struct thread_slot *slot = thread_prepare(start_routine, argument);
     life_leave();
     return slot;
@@ -90,6 +93,7 @@ uintptr_t agent_thread_begin(struct thread_slot *slot, void **argument)
         /* As long as a slot waits for its thread no scan adopts any (agent/thread/thread_scan.c).
          */
         thread_release_slot(slot);
+        thread_watch_end();
         return routine;
     }
     thread_tls.inside = 1;
@@ -97,7 +101,7 @@ uintptr_t agent_thread_begin(struct thread_slot *slot, void **argument)
     app_thread_begins(slot);
     /* A sanitizer that stands before us does not know the thread yet, and its malloc, which the
      * making of another one calls, would crash. */
-    if (!own_thread_is_known_to_libc())
+    if (!own_thread_uses_libc())
         moment_pass(true);
     thread_tls.inside = 0;
     life_leave();
@@ -144,12 +148,15 @@ static void end_before_last(void)
 void app_thread_leaving(void)
 {
     if (!life_enter()) {
+        /* One of those that sent is still on its way out. */
+        if (own_threads_of_libc_there() &&
+            (agent_thread_is_starting() || left_alone_by_this_thread()))
+            end_before_last();
         thread_tls.left = 1; /* its slot goes at the next start */
         return;
     }
     struct thread_slot *slot = thread_current();
-    bool is_last =
-        own_thread_is_known_to_libc() && slot && thread_owns(slot) && is_last_thread(slot);
+    bool is_last = own_thread_uses_libc() && slot && thread_owns(slot) && is_last_thread(slot);
     thread_tls.inside = 1;
     if (!slot || thread_owns(slot)) {
         if (slot && life_scheduler)

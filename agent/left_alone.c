@@ -8,6 +8,8 @@
 #include "agent/base/format.h"
 #include "agent/base/sys.h"
 #include "agent/flush.h"
+#include "agent/thread/left_threads.h"
+#include "agent/thread/own_thread.h"
 #include "agent/thread/thread_context.h"
 #include "agent/thread/thread_scan.h"
 
@@ -74,6 +76,23 @@ static bool look(int *status)
         if (!are_tasks_ours())
             return false;
     return true;
+}
+
+static void count_staying(int tid, void *data)
+{
+    int *staying = data, status;
+    *staying += !left_threads_has(tid) && !flush_is_own_thread_now(tid) &&
+                !own_thread_is_of_libc(tid) && !(tid == thread_pid() && first_has_ended(&status));
+}
+
+/* Of two that leave at once each has said so before it looks. */
+bool left_alone_by_this_thread(void)
+{
+    int staying = 0;
+    left_threads_add(sys_tid());
+    full_fence();
+    return thread_scan_is_possible() && thread_scan_each(count_staying, &staying) > 0 &&
+           staying == 0;
 }
 
 bool left_alone_look(void)

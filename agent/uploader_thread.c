@@ -50,7 +50,7 @@ void uploader_thread_write_all(bool finishes, uint64_t deadline_ns)
     if (hurries)
         uploader_finish();
     /* An app's thread may be in the middle of malloc, which libcurl calls. */
-    bool may_send = thread_tls.internal && own_thread_is_known_to_libc();
+    bool may_send = own_thread_is_known_to_libc();
     int error =
         has_thread ? uploader_wait_done(deadline_ns) : uploader_drain(deadline_ns, may_send);
     if (error && (finishes || error != -ETIMEDOUT)) /* else they are written later */

@@ -53,10 +53,10 @@ int ways_out_start(char *const *environment, const char *program, void (*before_
     };
     config.routes.before_exit = before_exit;
     int error = uploader_start(&config);
-    if (!error && routes_send()) {
-        own_thread_use_libc();
+    bool sends = !error && routes_send();
+    own_thread_use_libc(sends);
+    if (sends)
         environment_hold();
-    }
     if (!error && options_is_set(&options.formats) && !routes_have_files())
         log_warn_once(
             "LIBAGENT_FORMAT is of files, of which there are none without LIBAGENT_OUTPUT");

@@ -64,7 +64,7 @@ static void make_agent_thread(void)
 START_TEST(a_thread_that_starts)
 {
     void (*const make[])(void) = {make_agent_thread, uploader_thread_need};
-    own_thread_use_libc();
+    own_thread_use_libc(true);
     create = next.pthread_create;
     next.pthread_create = create_held;
     make[_i]();

@@ -77,7 +77,7 @@ static void start_and_wait(void)
 START_TEST(it_is_marked_and_named)
 {
     start_and_wait();
-    ck_assert_uint_eq(found.tls.internal, 1);
+    ck_assert_uint_ne(found.tls.internal, 0);
     ck_assert_uint_ne(found.tls.inside, 0);
     ck_assert_ptr_null(found.tls.slot);
     ck_assert_str_eq(found.name, "libagent-test");
@@ -102,7 +102,7 @@ START_TEST(it_blocks_all_signals_but_those_that_libc_sends_it)
     sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &own, &can_be, sizeof(own));
     ck_assert_int_ge(__builtin_popcountll(can_be), 60);
     const uint64_t of_libc = 1ull << (32 - 1) | 1ull << (33 - 1);
-    uint64_t sent_by_libc = own_thread_is_known_to_libc() ? of_libc : 0;
+    uint64_t sent_by_libc = own_thread_uses_libc() ? of_libc : 0;
     ck_assert_uint_eq(found.mask, can_be & ~sent_by_libc);
     /* The creator's own mask is what it was. */
     pthread_sigmask(SIG_BLOCK, NULL, &after);
@@ -350,6 +350,41 @@ START_TEST(memory_is_used_again_when_a_thread_has_ended)
 }
 END_TEST
 
+static int child_error, children;
+static uint32_t is_told;
+
+static int count_create(void *thread, const void *attributes, void *(*routine)(void *), void *data)
+{
+    (void)thread, (void)attributes, (void)routine, (void)data;
+    return children++, EAGAIN;
+}
+
+static void *make_another(void *unused)
+{
+    own_thread_enter("libagent-test");
+    own_thread_use_libc(true);
+    child_error = own_thread_create(look_around);
+    store_release(&is_told, 1);
+    sys_futex_wake(&is_told, 1);
+    return unused;
+}
+
+/* It may hold no lock of libc's, and its malloc takes none where the program has one thread. */
+START_TEST(one_that_libc_does_not_know_calls_no_pthread_create)
+{
+    next_from_libc();
+    next.pthread_create = count_create;
+    ck_assert_int_eq(own_thread_create(make_another), 0);
+    wait_for(&is_told);
+    wait_for(&is_there);
+    ck_assert_int_eq(child_error, 0);
+    ck_assert_int_eq(children, 0);
+    ck_assert_uint_eq(own_threads_of_libc_there(), 0);
+    ck_assert_int_eq(own_thread_create(look_around), -EAGAIN); /* another thread's are pthreads */
+    ck_assert_int_eq(children, 1);
+}
+END_TEST
+
 START_TEST(a_fork_child_has_room_for_threads_of_its_own)
 {
     start_and_wait();
@@ -384,11 +419,12 @@ Suite *suite(void)
     tcase_add_test(threads, under_a_filter_it_asks_for_nothing);
     tcase_add_loop_test(threads, it_is_not_realtime, 0, ARRAY_SIZE(policies));
     tcase_add_test(threads, a_refused_thread_is_an_error);
-    if (own_thread_is_known_to_libc()) {
+    if (own_thread_uses_libc()) {
         tcase_add_test(threads, without_functions_of_libc_there_is_no_thread);
     } else {
         tcase_add_test(threads, libc_takes_the_process_for_single_threaded);
         tcase_add_test(threads, memory_is_used_again_when_a_thread_has_ended);
+        tcase_add_test(threads, one_that_libc_does_not_know_calls_no_pthread_create);
         tcase_add_test(threads, a_fork_child_has_room_for_threads_of_its_own);
     }
     suite_add_tcase(suite, threads);

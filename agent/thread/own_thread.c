@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/prctl.h>
 
 #include "agent/base/float_mode.h"
@@ -54,21 +55,66 @@ static bool raw_is_possible(void)
 }
 #endif
 
-static bool uses_libc;
+/* thread_tls.internal */
+enum { OWN_IS_RAW = 1, OWN_IS_OF_LIBC };
 
-void own_thread_use_libc(void)
+static bool uses_libc;
+static int32_t of_libc[3]; /* ids; 0: none */
+
+void own_thread_use_libc(bool uses)
 {
-    uses_libc = true;
+    store_release(&uses_libc, uses);
+}
+
+bool own_thread_uses_libc(void)
+{
+    return load_acquire(&uses_libc) || !raw_is_possible();
 }
 
 bool own_thread_is_known_to_libc(void)
 {
-    return uses_libc || !raw_is_possible();
+    return thread_tls.internal == OWN_IS_OF_LIBC;
+}
+
+static void note_of_libc(int tid)
+{
+    (void)own_threads_of_libc_there(); /* the kernel may have their ids for others now */
+    for (size_t i = 0; i < ARRAY_SIZE(of_libc); i++) {
+        int32_t none = 0;
+        if (__atomic_compare_exchange_n(&of_libc[i], &none, tid, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED))
+            return;
+    }
+}
+
+uint32_t own_threads_of_libc_there(void)
+{
+    uint32_t there = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(of_libc); i++) {
+        int32_t tid = load_acquire(&of_libc[i]);
+        if (!tid)
+            continue;
+        if (sys_call3(SYS_tgkill, sys_pid(), tid, 0) == 0)
+            there++;
+        else
+            __atomic_compare_exchange_n(&of_libc[i], &tid, 0, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED);
+    }
+    return there;
+}
+
+bool own_thread_is_of_libc(int tid)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(of_libc); i++)
+        if (load_acquire(&of_libc[i]) == tid)
+            return true;
+    return false;
 }
 
 int own_thread_create(void *(*routine)(void *))
 {
-    if (!own_thread_is_known_to_libc())
+    /* On one that libc does not know nothing of libc's may run, pthread_create neither. */
+    if (thread_tls.internal == OWN_IS_RAW || !own_thread_uses_libc())
         return create_raw(routine);
     if (!next.pthread_create || !next.pthread_attr_init || !next.pthread_attr_setstacksize ||
         !next.pthread_attr_setdetachstate)
@@ -111,6 +157,7 @@ bool own_threads_are_paused(void)
 void own_threads_reset_in_child(void)
 {
     pauses = 0;
+    memset(of_libc, 0, sizeof(of_libc));
 }
 
 void own_thread_is_none(uint32_t *state)
@@ -210,8 +257,10 @@ static void leave_realtime(void)
 
 void own_thread_enter(const char *name)
 {
-    thread_tls.internal = 1;
+    thread_tls.internal = raw_thread_is_current() ? OWN_IS_RAW : OWN_IS_OF_LIBC;
     thread_tls.inside = 1;
+    if (own_thread_is_known_to_libc())
+        note_of_libc(sys_tid());
     leave_realtime();
     (void)float_mode_enter(); /* not the one of the thread that made this one */
     sys_call2(SYS_prctl, PR_SET_NAME, name);

@@ -19,10 +19,16 @@
 
 /* Starts a detached thread. 0 or a negative errno (-ENOSYS: no pthread_create here). */
 int own_thread_create(void *(*routine)(void *)) MUST_USE;
-/* From now on they are pthreads: what runs on them needs all of libc. Before the first. INIT. */
-void own_thread_use_libc(void);
-/* False: a thread of agent/thread/raw_thread.h. */
+/* Those that are made from now on are pthreads: what runs on them needs all of libc. Else, and
+ * where one that is none makes another, they are threads of agent/thread/raw_thread.h. INIT, TICK.
+ */
+void own_thread_use_libc(bool uses);
+bool own_thread_uses_libc(void);
+/* Is the calling thread one of ours, and a pthread? */
 bool own_thread_is_known_to_libc(void);
+/* Number of those pthreads that the kernel still has, and whether `tid` is one of the last. */
+uint32_t own_threads_of_libc_there(void);
+bool own_thread_is_of_libc(int tid);
 /* So many want none of them to be there, from the program's first instruction on. A child begins
  * with none. */
 void own_threads_pause(void);

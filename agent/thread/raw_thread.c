@@ -186,6 +186,15 @@ static int map_block(struct block *block, size_t size)
     return (int)sys_call3(SYS_madvise, (uintptr_t)block->memory, block->size, MADV_DONTNEED);
 }
 
+bool raw_thread_is_current(void)
+{
+    uintptr_t pointer = thread_pointer();
+    for (size_t i = 0; i < BLOCKS; i++)
+        if (pointer - (uintptr_t)blocks[i].memory < blocks[i].size)
+            return true;
+    return false;
+}
+
 void raw_threads_wait_ended(void)
 {
     int pid = sys_pid();

@@ -20,6 +20,8 @@
 
 /* Starts it; routine's return ends it. 0 or a negative errno (-EAGAIN: three exist). */
 int raw_thread_create(void *(*routine)(void *), size_t stack_size) MUST_USE;
+/* Is the calling thread one of them? */
+bool raw_thread_is_current(void) MUST_USE;
 /* Waits until all have ended and are off their memory (the kernel may count them a little longer).
  * They must be on their way to the end, and nobody may make more meanwhile. */
 void raw_threads_wait_ended(void);

@@ -78,6 +78,12 @@ static void set_key(uintptr_t round)
         next.pthread_setspecific(threads.key, (const void *)round);
 }
 
+void thread_watch_end(void)
+{
+    if (!thread_tls.left)
+        set_key(KEY_FIRST_ROUND);
+}
+
 static void key_destructor(void *value)
 {
     uintptr_t round = (uintptr_t)value;
@@ -248,8 +254,7 @@ static void bind(struct thread_slot *slot, uintptr_t stack_high)
     set_stack_high(slot, stack_high);
     thread_tls.slot = slot;
     thread_tls.generation = load_relaxed(&thread_generation);
-    if (!thread_tls.left)
-        set_key(KEY_FIRST_ROUND);
+    thread_watch_end();
 }
 
 struct thread_slot *thread_attach(uintptr_t stack_high, uintptr_t start_routine)
@@ -257,8 +262,7 @@ struct thread_slot *thread_attach(uintptr_t stack_high, uintptr_t start_routine)
     if (!thread_in_process())
         return NULL;
     int tid = sys_tid();
-    /* In its TLS teardown it has one for a sample only, and gives it back without a look at timers.
-     */
+    /* In its TLS teardown it has one for a sample only, and gives it back past the timers. */
     struct thread_slot *slot = thread_tls.left ? NULL : thread_find_slot(tid);
     if (!slot) {
         slot = take_slot(tid);

@@ -143,6 +143,8 @@ void thread_note_main(uintptr_t stack_high);
  * thread_attach_prepared. NULL as above. THR. */
 struct thread_slot *thread_prepare(uintptr_t start_routine, void *start_argument);
 void thread_attach_prepared(struct thread_slot *slot);
+/* Instead, where nothing is recorded: its end is told all the same. THR. */
+void thread_watch_end(void);
 /* Instead, by the one that made it, of a thread that will not call that: from now on it is as one
  * that TICK adopted, but all of its time is known. False: it has a slot, or is gone; this one is
  * free again. THR. */

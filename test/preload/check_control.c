@@ -45,13 +45,19 @@ static void expect_switched_off_and_on(const struct run *with)
     ck_assert_int_gt(seen(with, "heap", "profiles", "work_after"), 0);
 }
 
+/* Nobody is there: what is sent is lost, and told of. */
+#define A_BACKEND "LIBAGENT_UPLOAD_URL=http://127.0.0.1:1"
+
+/* 1: with a backend, what sends is a thread of libc's. */
 START_TEST(test_a_signal_switches_off_and_on)
 {
     struct run with;
     run(&with, (const char *[]){"toggle", NULL},
-        (const char *[]){"LIBAGENT_TOGGLE_SIGNAL=SIGUSR2", "LIBAGENT_ALLOC_INTERVAL=16KiB", NULL});
+        (const char *[]){"LIBAGENT_TOGGLE_SIGNAL=SIGUSR2", "LIBAGENT_ALLOC_INTERVAL=16KiB",
+                         _i ? A_BACKEND : NULL, NULL});
     expect_switched_off_and_on(&with);
-    ck_assert_str_eq(with.err, "");
+    if (!_i)
+        ck_assert_str_eq(with.err, "");
     run_free(&with);
 }
 END_TEST
@@ -334,6 +340,25 @@ START_TEST(test_a_file_switches_an_idle_program_on)
 }
 END_TEST
 
+/* The thread that looks at the file keeps no program that has ended, and libc writes what the
+ * program has left to be written. 1: with a backend; 2: past libc, which ends no process then. */
+START_TEST(test_a_program_that_is_off_ends)
+{
+    struct run with;
+    run_program(&with,
+                &(struct run_request){
+                    .program = "control",
+                    .arguments = (const char *[]){"leave", _i == 2 ? "past-libc" : "return", NULL},
+                    .environment =
+                        (const char *[]){"LIBAGENT_CONFIG=config", "LIBAGENT_PERIOD=1s",
+                                         "LIBAGENT_LOG_FILE=log", _i == 1 ? A_BACKEND : NULL, NULL},
+                    .seconds = 60});
+    run_expect_quiet_success(&with);
+    ck_assert_str_eq(with.out, "last\n");
+    run_free(&with);
+}
+END_TEST
+
 START_TEST(test_the_environments_off_is_final)
 {
     struct run with;
@@ -356,7 +381,7 @@ Suite *suite(void)
     Suite *suite = suite_create("control");
     TCase *signals = tcase_create("signals");
     tcase_set_timeout(signals, 120);
-    tcase_add_test(signals, test_a_signal_switches_off_and_on);
+    tcase_add_loop_test(signals, test_a_signal_switches_off_and_on, 0, 2);
     tcase_add_loop_test(signals, test_a_schedulers_signal_switches_off_and_on, 0, 2);
     tcase_add_test(signals, test_a_signal_starts_what_is_to_be_started_by_hand);
     tcase_add_test(signals, test_a_signal_writes_what_there_is);
@@ -373,6 +398,7 @@ Suite *suite(void)
     tcase_set_timeout(file, 120);
     tcase_add_test(file, test_a_file_switches_and_changes);
     tcase_add_test(file, test_a_file_switches_an_idle_program_on);
+    tcase_add_loop_test(file, test_a_program_that_is_off_ends, 0, 3);
     tcase_add_test(file, test_the_environments_off_is_final);
     suite_add_tcase(suite, file);
     return suite;

@@ -8,6 +8,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -134,7 +135,8 @@ static void toggle(int number)
     show("signal", number);
     work_before();
     kill(getpid(), number);
-    wait_for_timers(false);
+    while (has_timers()) /* where profiles are sent its samples make the thread that does it */
+        work_before();
     wait_for_threads(1);
     work_between();
     kill(getpid(), number);
@@ -331,9 +333,33 @@ static void off_at_first(void)
 {
     need(!has_timers(), "on");
     work_between();
+    need(unshare(CLONE_FS) == 0, "unshare"); /* no thread of the agent is there meanwhile */
     write_config("ENABLED=on\n");
     wait_for_timers(true);
     work_after();
+}
+
+/* Of the program's threads the last one, which comes to its end while the agent is off. */
+static void *end_last(void *way)
+{
+    puts("last");
+    if (strcmp(way, "past-libc") == 0) {
+        fflush(stdout);
+        syscall(SYS_exit, 0);
+    }
+    return NULL; /* libc writes that line */
+}
+
+static void leave(char *way)
+{
+    pthread_t thread;
+    work_before();
+    while (count_entries("/proc/self/task") == 1)
+        work_before();
+    write_config("ENABLED=0\n");
+    wait_for_timers(false);
+    need(pthread_create(&thread, NULL, end_last, way) == 0, "thread");
+    pthread_exit(NULL);
 }
 
 int main(int argc, char **argv)
@@ -353,6 +379,8 @@ int main(int argc, char **argv)
         be_ended_on_a_disk_that_hangs(argv[0], argv[2], argv[3]);
     else if (strcmp(name, "configure") == 0)
         configure();
+    else if (strcmp(name, "leave") == 0 && argc > 2)
+        leave(argv[2]);
     else if (strcmp(name, "off-at-first") == 0)
         off_at_first();
     else

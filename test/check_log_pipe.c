@@ -8,8 +8,11 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "agent/base/log.h"
@@ -200,6 +203,48 @@ START_TEST(a_file_that_may_not_grow_raises_no_signal)
 }
 END_TEST
 
+/* A job of its own beside the terminal's, on which `stty tostop` is in force; its status. */
+static int write_in_background(const char *terminal)
+{
+    struct termios settings;
+    int status = 0, fd = setsid() < 0 ? -1 : open(terminal, O_RDWR);
+    if (fd < 0 || tcgetattr(fd, &settings) != 0)
+        return -1;
+    settings.c_lflag |= TOSTOP;
+    if (tcsetattr(fd, TCSANOW, &settings) != 0)
+        return -1;
+    pid_t job = fork();
+    if (job == 0) {
+        setpgid(0, 0);
+        signal(SIGTTOU, SIG_DFL);
+        dup2(fd, 2);
+        log_start(LOG_WARN, NULL);
+        log_warn("written");
+        _exit(0);
+    }
+    if (waitpid(job, &status, WUNTRACED) != job)
+        return -1;
+    kill(job, SIGKILL);
+    return status;
+}
+
+START_TEST(a_job_in_the_background_is_not_stopped)
+{
+    int status, terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    char text[64] = {0};
+    ck_assert_int_ge(terminal, 0);
+    ck_assert_int_eq(grantpt(terminal) | unlockpt(terminal), 0);
+    pid_t leader = fork();
+    if (leader == 0)
+        _exit(write_in_background(ptsname(terminal)) != 0);
+    ck_assert_int_eq(waitpid(leader, &status, 0), leader);
+    ck_assert_int_eq(status, 0);
+    ck_assert_int_gt(read(terminal, text, sizeof(text) - 1), 0);
+    ck_assert_str_eq(text, "libagent: warn: written\r\n");
+    errno = STDERR_PIPE_ERRNO;
+}
+END_TEST
+
 enum { WRITERS = 4, LINES = 500 };
 
 static void *write_lines(void *number)
@@ -297,6 +342,7 @@ Suite *suite(void)
     tcase_add_test(pipes, a_blocked_sigpipe_stays_blocked_and_none_is_left);
     tcase_add_test(pipes, a_sigpipe_of_the_apps_stays_pending);
     tcase_add_test(pipes, a_file_that_may_not_grow_raises_no_signal);
+    tcase_add_test(pipes, a_job_in_the_background_is_not_stopped);
     tcase_add_test(pipes, lines_of_many_threads_stay_whole);
     tcase_add_test(pipes, no_line_is_lost_uncounted_behind_a_slow_reader);
     suite_add_tcase(suite, pipes);

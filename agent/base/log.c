@@ -113,12 +113,14 @@ static bool may_write(int fd)
 }
 
 /* Writes without waiting, and without the signals that a pipe with no reader (SIGPIPE) or a file
- * at RLIMIT_FSIZE (SIGXFSZ) sends to the calling thread, which is the app's. */
+ * at RLIMIT_FSIZE (SIGXFSZ) sends to the calling thread, which is the app's, and a terminal whose
+ * jobs in the background may not write (SIGTTOU; where it is blocked they may) to them all. */
 static enum outcome write_unharmed(int fd, const char *data, size_t size)
 {
     if (!may_write(fd))
         return LATER;
-    uint64_t signals = UINT64_C(1) << (SIGPIPE - 1) | UINT64_C(1) << (SIGXFSZ - 1);
+    uint64_t signals =
+        UINT64_C(1) << (SIGPIPE - 1) | UINT64_C(1) << (SIGXFSZ - 1) | UINT64_C(1) << (SIGTTOU - 1);
     uint64_t mask = 0, pending = 0;
     sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, &signals, &mask, KERNEL_SIGSET_SIZE);
     sys_call2(SYS_rt_sigpending, &pending, KERNEL_SIGSET_SIZE);

@@ -14,8 +14,7 @@ enum {
     /* About 4,500 objects of 400 bytes and a path. */
     REGISTRY_BYTES = 2 << 20,
     REGISTRY_BUCKETS = 256,
-    /* Of the budget, for copies of tables: 4 MiB of the default. Those of all extension modules
-     * that pandas loads take 3, those of a JVM 2. */
+    /* Of the budget, for copies of tables: 4 MiB of the default. */
     COPIES_SHARE = 16,
 };
 

@@ -96,7 +96,7 @@ static bool is_sanitizer(const struct dynamic_symbols *symbols)
     return is_of_threads || dynamic_symbols_find(symbols, "__msan_init");
 }
 
-void next_lookup(void)
+static void look_up(void)
 {
     struct next_functions table = next;
     if (table.malloc == first_malloc)
@@ -123,4 +123,21 @@ void next_lookup(void)
     }
     next_own_free = free_before_us ? (void (*)(void *))free_before_us : table.free;
     next = table;
+}
+
+static int look_up_once(void *unused_info, size_t unused_size, void *unused)
+{
+    (void)unused_info, (void)unused_size, (void)unused;
+    look_up();
+    return 1;
+}
+
+/* By then there may be threads that have objects unloaded. (A sanitizer's own may want to be set up
+ * first.) */
+void next_lookup(void)
+{
+    if (next.dl_iterate_phdr && !next_is_sanitized)
+        next.dl_iterate_phdr(look_up_once, NULL);
+    else
+        look_up();
 }

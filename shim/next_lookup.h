@@ -2,12 +2,13 @@
  *
  * Method: the loader's own list of objects (r_debug, found through the program's DT_DEBUG), in
  * its order, behind this object; each object's dynamic symbols by their hash table. That is what
- * dlsym(RTLD_NEXT) does, but it works in a hook before any constructor ran, takes no lock,
- * allocates nothing (so no bootstrap memory is needed) and needs no libdl. Of a name with several
- * versions the default one is taken.
+ * dlsym(RTLD_NEXT) does, but it works in a hook before any constructor ran, allocates nothing (so
+ * no bootstrap memory is needed) and needs no libdl. Of a name with several versions the default
+ * one is taken. The first call comes from the first hook or the constructor, when nobody unloads an
+ * object: there is one thread. Later ones hold the loader's lock, as a callback of dl_iterate_phdr
+ * does.
  *
- * Owns: next_own_free; writes `next`. Context: any; the first call comes from the first hook or the
- * constructor, while the process has one thread. Locks: none. */
+ * Owns: next_own_free; writes `next`. Context: any. Locks: the loader's, but for the first call. */
 #ifndef LIBAGENT_NEXT_LOOKUP_H
 #define LIBAGENT_NEXT_LOOKUP_H
 

@@ -70,6 +70,32 @@ START_TEST(a_look_up_finds_what_the_loader_finds)
 }
 END_TEST
 
+static __typeof__(next.dl_iterate_phdr) iterate;
+static uint32_t iterations;
+
+static int count_iteration(int (*callback)(void *, size_t, void *), void *data)
+{
+    iterations++;
+    ck_assert(!next.pthread_create);
+    int result = iterate(callback, data);
+    ck_assert(next.pthread_create);
+    return result;
+}
+
+/* Threads may have objects unloaded by then. */
+START_TEST(a_later_look_up_holds_the_lock_of_the_loader)
+{
+    find_dlsym();
+    iterate = next.dl_iterate_phdr;
+    next.dl_iterate_phdr = count_iteration;
+    next.pthread_create = NULL;
+    next_lookup();
+    ck_assert_uint_eq(iterations, 1);
+    next.dl_iterate_phdr = iterate;
+    check_all();
+}
+END_TEST
+
 START_TEST(names_without_a_hook_are_those_of_everybody)
 {
     /* Not interposed here: the first definition is the next one. */
@@ -123,6 +149,7 @@ Suite *suite(void)
     tcase_set_timeout(lookup, 60);
     tcase_add_test(lookup, the_constructor_found_what_the_loader_finds);
     tcase_add_test(lookup, a_look_up_finds_what_the_loader_finds);
+    tcase_add_test(lookup, a_later_look_up_holds_the_lock_of_the_loader);
     tcase_add_test(lookup, names_without_a_hook_are_those_of_everybody);
     tcase_add_test(lookup, hooks_are_not_their_own_next);
     tcase_add_test(lookup, what_is_known_stays);

@@ -190,12 +190,8 @@ static void make_blank(struct thread_slot *slot, int tid)
     slot->label = (struct thread_label){.tid = (uint64_t)tid};
     slot->is_main = tid == threads.pid;
     slot->thread = SLOT_OF_OURS;
-    slot->name_age = 0;
-    slot->held = 0;
-    slot->interval_us = 0;
-    slot->last_pc = 0;
-    slot->restarts = 0;
-    slot->was_sampled = 0;
+    slot->name_age = slot->held = slot->restarts = slot->was_sampled = 0;
+    slot->interval_us = slot->last_pc = 0;
     user_labels_forget(slot->labels);
     /* `tick` and `tick_cpu_ns` are the visitor's: what it finds there is another clock's. */
 }

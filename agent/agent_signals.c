@@ -45,13 +45,22 @@ bool agent_itimer_is_ours(int which)
     return itimer_is_ours(which);
 }
 
+static void follow_profilers(int number)
+{
+    if (number == SIGPROF || number == SIGVTALRM)
+        agent_signal_renew();
+}
+
 void agent_signal_acted(int number, const struct sigaction *action, struct sigaction *old)
 {
+    if (action)
+        follow_profilers(number);
     control_signals_acted(number, action, old);
 }
 
 uintptr_t agent_signal_set(int number, uintptr_t handler, uintptr_t old)
 {
+    follow_profilers(number);
     return control_signals_set(number, handler, old);
 }
 

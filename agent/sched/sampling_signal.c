@@ -116,6 +116,21 @@ static long kernel_sigaction(const struct kernel_action *action, struct kernel_a
     return sys_call4(SYS_rt_sigaction, SAMPLING_SIGNAL, action, old, sizeof(action->mask));
 }
 
+/* Of the two signals of interval timers of CPU time, those that the program has a handler for. */
+static uint64_t profilers_signals(void)
+{
+    static const int signals[] = {SIGPROF, SIGVTALRM};
+    uint64_t set = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
+        struct kernel_action action = {0};
+        if (sys_call4(SYS_rt_sigaction, signals[i], NULL, &action, sizeof(action.mask)) == 0 &&
+            (uintptr_t)action.handler != (uintptr_t)SIG_DFL &&
+            (uintptr_t)action.handler != (uintptr_t)SIG_IGN)
+            set |= SIGNAL_BIT(signals[i]);
+    }
+    return set;
+}
+
 static int install(void)
 {
     struct kernel_action old = {0};
@@ -123,7 +138,7 @@ static int install(void)
         .handler = on_signal,
         .flags = SA_SIGINFO | SA_RESTART | SA_NODEFER | HAS_RESTORER,
         .restorer = sampling_signal_return,
-        .mask = SIGNAL_BIT(SIGPROF) | SIGNAL_BIT(SIGVTALRM),
+        .mask = profilers_signals(),
     };
     /* Go's runtime, whose goroutines have stacks of a few KiB, adds SA_ONSTACK to the action of
      * this signal when it begins: it stays, whoever was in between. */

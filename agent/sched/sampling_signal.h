@@ -32,11 +32,13 @@
  *     at ours' first instruction, and masks them then, before anything is held. An app's handler
  *     that jumps leaves nothing of ours behind; that sample is lost, and its time is in the next
  *     one. (ThreadSanitizer has its own way.)
- *  7. But for SIGPROF and SIGVTALRM, which are masked from the first instruction on: interval
- * timers of CPU time go off at the same tick of the kernel's as ours, and a profiler in their
- * handlers wants to see where the thread was, not ours (of some, two of five were there). Race that
- *     remains: a program that blocks one of these two and waits for it in sigsuspend may see the
- *     wait end before its handler has run.
+ *  7. But for SIGPROF and SIGVTALRM, where the program has handlers for them: these are masked from
+ *     the first instruction on, as interval timers of CPU time go off at the same tick of the
+ *     kernel's as ours, and a profiler in their handlers wants to see where the thread was, not
+ * ours (two of five of its ticks were there). Each change of such a handler through libc is
+ * followed by a renewal. Races that remain: a program with such a handler that also jumps out of
+ * another one, by a jump that leaves the mask alone, from ours' first instruction, has them masked
+ * from there on; one that waits for them in sigsuspend may see it end before its handler has run.
  *
  * Owns: the signal. Context: handler SIG; sampling_signal_action THR and SIG; renew THR; start
  * INIT. Locks: none. */
@@ -67,7 +69,8 @@ int sampling_signal_start(sampling_handler handler) MUST_USE;
 extern HIDDEN uint64_t sampling_signal_cost_ns;
 /* From now on our signals do nothing (the handler stays). */
 void sampling_signal_stop(void);
-/* Puts our handler back in place. Before and after pthread_cancel. */
+/* Puts our handler back in place. Before and after pthread_cancel, and after a change of the
+ * program's handlers of SIGPROF and SIGVTALRM. */
 void sampling_signal_renew(void);
 /* True when the call was answered here (*result, *old as sigaction has them): the action of
  * `signal` needs ours in its mask. False: the caller forwards. */

@@ -194,8 +194,8 @@ static bool try_common_path(struct search *search, const char *path)
 {
     size_t folder = 0;
     if (path[0] != '/') { /* seen from where the file is */
-        char own[40];
-        format(own, sizeof(own), "/proc/self/fd/%d", search->own->fd);
+        char own[64];
+        format(own, sizeof(own), "/proc/self/task/%d/fd/%d", sys_tid(), search->own->fd);
         long got = sys_readlink(own, search->folder, PATH_MAX - 1);
         if (got <= 0)
             return false;

@@ -82,23 +82,23 @@ static bool parse(const char *line, long size, struct unwind_regs *regs, uint32_
 }
 
 /* A copy of a byte of the stack is refused, or there is none. */
-static bool is_out_of_reach(uintptr_t sp)
+static bool is_out_of_reach(int tid, uintptr_t sp)
 {
     uint8_t byte;
-    const struct stack_copy copy = {.pid = thread_pid()};
+    const struct stack_copy copy = {.pid = tid};
     return !stack_copy_bytes(&copy, sp, &byte, 1);
 }
 
-static bool walk(struct unwind_regs *regs, uint32_t state, struct record_stack *stack,
+static bool walk(int tid, struct unwind_regs *regs, uint32_t state, struct record_stack *stack,
                  uint32_t *count)
 {
-    const struct stack_copy copy = {.pid = thread_pid(), .data = window, .size = WINDOW};
+    const struct stack_copy copy = {.pid = tid, .data = window, .size = WINDOW};
     const uintptr_t sp = regs->r[UNWIND_SP];
     const uint64_t known = 1ull << UNWIND_PC | 1ull << UNWIND_SP;
     uint32_t flags, generation;
     *count = unwind_walk_copy(regs, known, true, &copy, stack->pcs, options.max_frames, &flags,
                               &generation);
-    if (*count <= 1 && is_out_of_reach(sp))
+    if (*count <= 1 && is_out_of_reach(tid, sp))
         return false;
     if (flags & UNWIND_GUESSED)
         state |= RECORD_APPROXIMATE;
@@ -121,7 +121,7 @@ static enum blocked read_by(int fd, int tid, uint64_t cpu_ns, struct record_stac
         return size == -ESRCH ? BLOCKED_GONE : BLOCKED_REFUSED;
     if (!parse(line, size, &regs, &state))
         return BLOCKED_NOT;
-    bool walked = walk(&regs, state, stack, count);
+    bool walked = walk(tid, &regs, state, stack, count);
     if (read_line(fd, again) != size || memcmp(line, again, (size_t)size) != 0 ||
         clock_thread_cpu_of_ns(tid) != cpu_ns)
         return BLOCKED_MOVED;

@@ -1,10 +1,10 @@
 /* blocked.h: the stack of a thread that waits, read from outside.
  *
  * Method: /proc/self/task/TID/syscall tells whether the thread waits, in which system call, and its
- * stack pointer and program counter; its stack is copied (process_vm_readv of one's own pid, which
- * never faults) and walked like any other. Its CPU clock, which must be the same before and
- * afterwards, tells that it did not run in between; what a clock of the tick would miss, the system
- * call and its arguments show.
+ * stack pointer and program counter; its stack is copied (process_vm_readv, which never faults, of
+ * that thread's number, as the process's is main's, which may have ended) and walked like any
+ * other. Its CPU clock, which must be the same before and afterwards, tells that it did not run in
+ * between; what a clock of the tick would miss, the system call and its arguments show.
  *
  * A process that has changed its user may not read that file (it is not dumpable; the folder is
  * root's then), and a filter may refuse the copy.

@@ -90,6 +90,27 @@ START_TEST(another_preloads_clock_is_not_theirs)
 }
 END_TEST
 
+/* The kernel's number of the process is main's, and leads nowhere when main has ended. */
+START_TEST(what_main_leaves_behind_has_stacks_and_names)
+{
+    struct run run;
+    struct profile wall, cpu;
+    run_program(&run, &(struct run_request){
+                          .program = "left_waits",
+                          .environment = (const char *[]){"LIBAGENT_PERIOD=1s",
+                                                          "LIBAGENT_PROFILES=cpu,wall", NULL},
+                          .seconds = 60});
+    run_expect_quiet_success(&run);
+    profile_load(&wall, run.profiles, "wall", run.pid);
+    ck_assert_int_gt(profile_under(&wall, WALL_NS, "wait_here"), 1000000000);
+    profile_free(&wall);
+    profile_load(&cpu, run.profiles, "cpu", run.pid);
+    ck_assert_int_gt(profile_under(&cpu, CPU_NS, "[jit]"), 0);
+    profile_free(&cpu);
+    run_free(&run);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("own_threads");
@@ -97,6 +118,7 @@ Suite *suite(void)
     tcase_set_timeout(all, 120);
     tcase_add_loop_test(all, program_does_not_see_them, 0, CASES);
     tcase_add_test(all, another_preloads_clock_is_not_theirs);
+    tcase_add_test(all, what_main_leaves_behind_has_stacks_and_names);
     if (geteuid() == 0)
         tcase_add_loop_test(all, changes_of_identity_leave_no_thread_behind, 0, CHANGES);
     suite_add_tcase(suite, all);

@@ -229,12 +229,17 @@ void cpu_sample_inside_handler(struct thread_slot *slot, void *ucontext)
         sample_without_tls(slot, ucontext);
 }
 
+static void add_tail(const struct thread_slot *slot, uint64_t amount_ns)
+{
+    uint64_t from[OUTERMOST];
+    cpu_sample_outermost(slot, from);
+    if (amount_ns)
+        add_known_of(slot, PCS(PSEUDO_TAIL, from[0], from[1]), amount_ns, false);
+}
+
 void cpu_sample_tail(struct thread_slot *slot, uint64_t now_ns)
 {
-    uint64_t rest = take_app_time(slot, now_ns), from[OUTERMOST];
-    cpu_sample_outermost(slot, from);
-    if (rest)
-        add_known_of(slot, PCS(PSEUDO_TAIL, from[0], from[1]), rest, false);
+    add_tail(slot, take_app_time(slot, now_ns));
 }
 
 /* One whose tail is a small part of it keeps it, with its number and its labels. */
@@ -248,13 +253,9 @@ static bool is_short(const struct thread_slot *slot, uint64_t now_ns)
 
 void cpu_sample_end(struct thread_slot *slot, uint64_t now_ns)
 {
-    if (!is_short(slot, now_ns)) {
-        cpu_sample_tail(slot, now_ns);
-        return;
-    }
     uint64_t rest = take_app_time(slot, now_ns);
-    if (rest && !thread_tails_add(slot, rest))
-        add_known_of(slot, PCS(PSEUDO_TAIL, slot->start_routine), rest, false);
+    if (!is_short(slot, now_ns) || !thread_tails_add(slot, rest))
+        add_tail(slot, rest);
 }
 
 static void tell_tail(const struct thread_label *label, uint64_t routine, uint64_t amount_ns)

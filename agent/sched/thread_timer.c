@@ -16,11 +16,10 @@
 /* Member of struct sigevent for SIGEV_THREAD_ID; glibc names it only so. */
 #define SIGEVENT_TID _sigev_un._tid
 
-static uint64_t interval_ns, half_tick_ns;
+static uint64_t interval_ns, tick_ns; /* the kernel looks at timers each `tick_ns` */
 /* A timer that was set and has not gone off in so much CPU time of its thread is set again: its
  * signal may be blocked, or lost. */
 enum { PATIENCE_TICKS = 4 };
-static uint64_t patience_ns;
 static uint32_t refused;
 static uint32_t stopped;
 /* Each timer takes one of RLIMIT_SIGPENDING, which timers and queued signals of all the user's
@@ -85,7 +84,7 @@ static uint64_t first_phase(const struct thread_slot *slot, uint64_t interval)
 {
     bool was_found = !slot->start_routine && !load_relaxed(&slot->cpu_last_ns);
     uint64_t phase = random_phase(interval);
-    return was_found || phase <= half_tick_ns ? 1 : phase - half_tick_ns;
+    return was_found || phase <= tick_ns / 2 ? 1 : phase - tick_ns / 2;
 }
 
 void thread_timers_set_interval(uint64_t interval)
@@ -96,8 +95,7 @@ void thread_timers_set_interval(uint64_t interval)
 int thread_timers_start(uint64_t interval, sampling_handler handler)
 {
     thread_timers_set_interval(interval);
-    half_tick_ns = clock_tick_ns() / 2;
-    patience_ns = PATIENCE_TICKS * clock_tick_ns();
+    tick_ns = clock_tick_ns();
     timers_limit = half_of_pending_limit();
     store_relaxed(&stopped, 0);
     return sampling_signal_start(handler);
@@ -221,7 +219,7 @@ static void set_of_other(const struct thread_slot *slot, uint64_t first_ns, uint
 void thread_timer_ask(struct thread_slot *slot, uint64_t cpu_ns)
 {
     uint64_t asked_ns = load_relaxed(&slot->asked_ns);
-    if (asked_ns && cpu_ns - asked_ns < patience_ns)
+    if (asked_ns && cpu_ns - asked_ns < PATIENCE_TICKS * tick_ns)
         return;
     store_relaxed(&slot->asked_ns, cpu_ns);
     /* From now on, and not by a time that may be past: the kernel would signal at once. */

@@ -1,5 +1,5 @@
-/* Main ends by pthread_exit; after it one thread waits, and one calls code that no object has, for
- * two seconds. */
+/* Main ends by pthread_exit; after it one thread waits, and one computes in what code that no
+ * object has calls, for two seconds. */
 /* CFLAGS: -O1 */
 /* LIBS: -lpthread */
 #include <pthread.h>
@@ -13,9 +13,19 @@ SITE static void *wait_here(void *unused)
     return unused;
 }
 
+SITE static void *compute_some(size_t times)
+{
+    for (size_t i = 0; i < times; i++)
+        compute();
+    return NULL;
+}
+
 SITE static void *work(void *unused)
 {
-    use_made_code(make_code());
+    made_code *made = make_code();
+    uint64_t end = clock_ns(CLOCK_MONOTONIC) + 2000000000;
+    while (clock_ns(CLOCK_MONOTONIC) < end)
+        made(compute_some, 100);
     return unused;
 }
 

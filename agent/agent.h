@@ -45,6 +45,8 @@ struct thread_slot *agent_thread_prepare(uintptr_t start_routine, void *argument
 void agent_thread_not_born(struct thread_slot *slot);
 /* A bare clone made it, with that id, or failed (below 0). Keeps errno. THR. */
 void agent_thread_cloned(struct thread_slot *slot, int tid);
+/* libc makes threads by itself for what the caller has just asked for. Keeps errno. THR. */
+void agent_threads_of_libc(void);
 /* First thing in the new thread: returns the start routine given to agent_thread_prepare, and its
  * argument. THR. */
 uintptr_t agent_thread_begin(struct thread_slot *slot, void **argument);

@@ -1,5 +1,7 @@
 #include "agent/app_threads.h"
 
+#include <errno.h>
+
 #include "agent/agent.h"
 #include "agent/agent_thread.h"
 #include "agent/base/clock.h"
@@ -83,6 +85,23 @@ void agent_thread_cloned(struct thread_slot *slot, int tid)
     }
     thread_tls.inside--;
     life_leave();
+}
+
+/* The agent's thread looks for them. Nobody else may come to have it made: the program's threads
+ * may all go to sleep now. */
+void agent_threads_of_libc(void)
+{
+    int saved = errno;
+    if (thread_tls.internal || !life_enter())
+        return;
+    thread_tls.inside++;
+    if (life_scheduler) {
+        agent_thread_want_look(LOOK_FOR_THREADS);
+        moment_pass(true);
+    }
+    thread_tls.inside--;
+    life_leave();
+    errno = saved;
 }
 
 uintptr_t agent_thread_begin(struct thread_slot *slot, void **argument)

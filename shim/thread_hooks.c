@@ -1,8 +1,9 @@
 /* thread_hooks.c: creation of threads. A new pthread begins in a routine of ours, which attaches it
  * and goes on in the app's; how it ends is seen by a pthread key (agent/thread). That of a bare
- * clone is taken on by the thread that made it. */
+ * clone is taken on by the thread that made it. Those that libc makes by itself are looked for. */
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -77,4 +78,33 @@ EXPORT int hooked_clone(int (*routine)(void *), void *stack, int flags, void *ar
     if (slot)
         agent_thread_cloned(slot, tid);
     return tid;
+}
+
+/* What they notify by is a thread that libc makes without any name that we could have. */
+int hooked_timer_create(clockid_t clock, struct sigevent *event,
+                        void *timer) __asm__("timer_create");
+int hooked_mq_notify(int queue, const struct sigevent *event) __asm__("mq_notify");
+
+static int notified(int result, const struct sigevent *event)
+{
+    if (result == 0 && event && event->sigev_notify == SIGEV_THREAD)
+        agent_threads_of_libc();
+    return result;
+}
+
+static int is_missing(void)
+{
+    errno = ENOSYS;
+    return -1;
+}
+
+EXPORT int hooked_timer_create(clockid_t clock, struct sigevent *event, void *timer)
+{
+    return NEXT(timer_create) ? notified(next.timer_create(clock, event, timer), event)
+                              : is_missing();
+}
+
+EXPORT int hooked_mq_notify(int queue, const struct sigevent *event)
+{
+    return NEXT(mq_notify) ? notified(next.mq_notify(queue, event), event) : is_missing();
 }

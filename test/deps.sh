@@ -11,7 +11,7 @@ build="gcc g++ libc6-dev binutils make clang
 # The suites: Check, independent readers of profiles and pages, the reference unwinder, libcurl and a reader of
 # requests, another linker, other allocators, clang's sanitizers
 suites="check libsubunit-dev protobuf-compiler protobuf-c-compiler libprotobuf-c-dev libjansson-dev libunwind-dev lld
-    libcurl4-openssl-dev libcurl3-gnutls python3-protobuf zstd xz-utils musl-tools libjemalloc2 libtcmalloc-minimal4
+    libcurl4-openssl-dev libcurl3-gnutls python3-protobuf zstd xz-utils musl-tools libjemalloc2 libgoogle-perftools4
     libmimalloc2.0 util-linux libclang-rt-dev"
 # Programs that are profiled, and the table of top functions
 demo="redis-server redis-tools python3"

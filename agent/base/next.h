@@ -40,6 +40,8 @@ typedef void (*next_signal_handler)(int);
     X(int, clone,                                                                                  \
       (int (*routine)(void *), void *stack, int flags, void *argument, void *parent_tid,           \
        void *tls, void *child_tid))                                                                \
+    X(int, timer_create, (clockid_t clock, struct sigevent * event, void *timer))                  \
+    X(int, mq_notify, (int queue, const struct sigevent *event))                                   \
     X(int, pthread_attr_init, (void *attributes))                                                  \
     X(int, pthread_attr_setstacksize, (void *attributes, size_t size))                             \
     X(int, pthread_attr_setdetachstate, (void *attributes, int state))                             \

@@ -5,8 +5,8 @@
  * compute for 4 s, and for 0.8 s of CPU time each, while the main thread allocates. SHORT: so many
  * of the second kind instead, one after another, each for NS of CPU time, while the main thread
  * waits (PAST 1: by a clone that no preload sees). FIRST: so many of another routine before, while
- * the main thread computes in between. Prints how long SHORT took ("wall"), the CPU time of the
- * process ("process-cpu"), and what became of the runtime's block. */
+ * the main thread allocates and computes in between. Prints how long SHORT took ("wall"), the CPU
+ * time of the process ("process-cpu"), and what became of the runtime's block. */
 
 #include <dlfcn.h>
 #include <linux/futex.h>
@@ -89,6 +89,13 @@ static void run_short(uint64_t count)
     }
 }
 
+static void allocate(void)
+{
+    void *data = malloc(100000);
+    keep(data);
+    free(data);
+}
+
 int main(int argc, char **argv)
 {
     if (argc >= 2) {
@@ -99,6 +106,7 @@ int main(int argc, char **argv)
         routine = run_first;
         for (uint64_t first = number_argument(argc, argv, 4, 0); first--;) {
             run_short(1);
+            allocate();
             spin(5000000);
         }
         routine = run;
@@ -117,11 +125,8 @@ int main(int argc, char **argv)
     start(&there[1], true, NULL);
     start(&there[2], false, NULL);
     for (int i = 0; i < THREADS; i++)
-        while (__atomic_load_n(&there[i], __ATOMIC_ACQUIRE)) {
-            void *data = malloc(1000);
-            keep(data);
-            free(data);
-        }
+        while (__atomic_load_n(&there[i], __ATOMIC_ACQUIRE))
+            allocate();
     printf("process-cpu %lu\n", (unsigned long)clock_ns(CLOCK_PROCESS_CPUTIME_ID));
     printf("block is as it was: %d\n", memcmp(before, block, sizeof(before)) == 0);
     return 0;

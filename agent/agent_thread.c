@@ -244,6 +244,7 @@ static void on_moment(bool clean)
                          error_text(error), -error);
         }
     }
+    due = MIN_OF(due, ways_out_moment(now)); /* the stack is clean where anything is sent */
     due = MIN_OF(due, rescan_due());
     due = MIN_OF(due, ticks_thread_moment(now));
     store_relaxed(&moment_due_ns, due);
@@ -261,7 +262,7 @@ void agent_thread_start(void (*thread_adopted)(struct thread_slot *),
     store_release(&ending, 0);
     store_release(&active, 1);
     store_release(&moment_work, on_moment);
-    store_relaxed(&moment_due_ns, birth_due());
+    store_relaxed(&moment_due_ns, MIN_OF(birth_due(), ways_out_moment(0)));
 }
 
 /* ---- control ---- */

@@ -54,12 +54,14 @@ LIBAGENT_FUNCTION const char *libagent_version(void);
 LIBAGENT_FUNCTION int libagent_start(const char *options);
 
 /* 0: stopped: no sample is taken any more, no timer is armed, the agent's threads have ended and
- * the last window is written; 1: others have started it, too, and it goes on; -EALREADY: one stop
- * too many, nothing is done; -ESHUTDOWN as above; -ETIMEDOUT: stopped, but what was recorded could
- * not all be written within 3 s, or a thread is stopped in the middle of its last sample. */
+ * the last window is written, or said in the log to be lost (a full disk); 1: others have started
+ * it, too, and it goes on; -EALREADY: one stop too many, nothing is done; -ESHUTDOWN as above;
+ * -ETIMEDOUT: stopped, but what was recorded could not all be written within 3 s, or a thread is
+ * stopped in the middle of its last sample. */
 LIBAGENT_FUNCTION int libagent_stop(void);
 
-/* What was recorded so far is written when it returns, and a new window has begun. 0; -ETIMEDOUT
+/* What was recorded so far is written, or said to be lost, when it returns, and a new window has
+ * begun. 0; -ETIMEDOUT
  * after `timeout_ms`; -ENOTCONN: the agent is not on. */
 LIBAGENT_FUNCTION int libagent_flush(int timeout_ms);
 

@@ -13,7 +13,17 @@
 
 static const uint64_t exit_limit_ns = 3 * NS_PER_SEC;
 
+/* exit's list of functions. Not `atexit`, which glibc links into each object. */
+extern int add_to_exit(void (*function)(void *), void *argument,
+                       void *dso) __asm__("__cxa_atexit") WEAK;
+
+/* How old the program is when `end_agent` is registered with exit, and then twice as old each time.
+ */
+static const uint64_t first_age_ns = 10 * NS_PER_MS;
+
 static bool is_known; /* where profiles go */
+static void (*end_agent)(void);
+static uint64_t born_ns, register_ns = UINT64_MAX; /* CLOCK_MONOTONIC; the next time */
 
 static void print_where(void)
 {
@@ -40,6 +50,30 @@ static struct routes_config routes_of_options(char *const *environment)
     };
 }
 
+static void run_before_exit(void *unused)
+{
+    (void)unused;
+    end_agent();
+}
+
+static void register_end(void)
+{
+    if (add_to_exit)
+        add_to_exit(run_before_exit, NULL, NULL);
+}
+
+uint64_t ways_out_moment(uint64_t now_ns)
+{
+    uint64_t due = load_relaxed(&register_ns);
+    if (now_ns < due)
+        return due;
+    uint64_t next_ns = now_ns + MAX_OF(now_ns - born_ns, first_age_ns);
+    if (__atomic_compare_exchange_n(&register_ns, &due, next_ns, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED))
+        register_end();
+    return next_ns;
+}
+
 int ways_out_start(char *const *environment, const char *program, void (*before_exit)(void))
 {
     struct uploader_config config = {
@@ -51,12 +85,16 @@ int ways_out_start(char *const *environment, const char *program, void (*before_
         .pid = sys_pid(),
         .routes = routes_of_options(environment),
     };
-    config.routes.before_exit = before_exit;
+    config.routes.is_open = register_end;
+    end_agent = before_exit;
     int error = uploader_start(&config);
     bool sends = !error && routes_send();
     own_thread_use_libc(sends);
     if (sends)
         environment_hold();
+    if (born_ns == 0)
+        born_ns = clock_monotonic_ns();
+    store_relaxed(&register_ns, sends ? born_ns + first_age_ns : UINT64_MAX);
     if (!error && options_is_set(&options.formats) && !routes_have_files())
         log_warn_once(
             "LIBAGENT_FORMAT is of files, of which there are none without LIBAGENT_OUTPUT");

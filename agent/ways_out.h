@@ -1,6 +1,7 @@
 /* ways_out.h: the uploader as the options want it, and what that means for the end of the process.
  *
- * Owns: nothing. Context: INIT; ways_out_exit_deadline_ns also THR. Locks: none. */
+ * Owns: nothing. Context: INIT; ways_out_exit_deadline_ns also THR;
+ * ways_out_moment SIG, HOOK, THR. Locks: none. */
 #ifndef LIBAGENT_WAYS_OUT_H
 #define LIBAGENT_WAYS_OUT_H
 
@@ -12,6 +13,11 @@
  * later. 0 or a negative errno. */
 int ways_out_start(char *const *environment, const char *program,
                    void (*before_exit)(void)) MUST_USE;
+/* Where profiles are sent: takes care that `before_exit` is among the first functions that exit
+ * calls. exit goes backwards, and OpenSSL's end comes where the program has first used it: so it is
+ * registered anew, each time when the program has become twice as old. On a clean stack. When it is
+ * to be called again, UINT64_MAX: never. */
+uint64_t ways_out_moment(uint64_t now_ns) MUST_USE;
 /* LIBAGENT_HELP=1: the options in force, and where profiles are sent; where a start follows the
  * program's, behind it: what is wrong is told once. */
 void ways_out_print_help(char *const *environment);

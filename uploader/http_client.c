@@ -21,11 +21,10 @@ enum {
 
 enum client_state { CLIENT_UNOPENED, CLIENT_OPEN, CLIENT_ABSENT };
 
-/* exit's list of functions. Not `atexit`, which glibc links into each object. */
-extern int add_to_exit(void (*function)(void *), void *argument,
-                       void *dso) __asm__("__cxa_atexit") WEAK;
+typedef int init_openssl(uint64_t options, const void *settings);
 
 static struct http_client_config config;
+static init_openssl *openssl[2];
 static struct curl_functions curl;
 static enum client_state state;
 static uint32_t in_use; /* the thread is in libcurl; a fork child finds it set */
@@ -73,17 +72,35 @@ static bool program_has_openssl(void)
     return has_object("libcrypto.so.3") || has_object("libcrypto.so.1.1");
 }
 
+static init_openssl *openssl_of(void *handle)
+{
+    return (init_openssl *)next.dlsym(handle, "OPENSSL_init_crypto");
+}
+
+/* The program has ended OpenSSL, by itself or in exit. libcurl's and its libraries' calls of it are
+ * not prepared for that: what is set up only then crashes. It says so itself, and sets up next to
+ * nothing, where it is asked for no more than its base. */
+static bool is_ended(init_openssl *init)
+{
+    enum { OPENSSL_INIT_BASE_ONLY = 0x00040000 };
+    return init && init(OPENSSL_INIT_BASE_ONLY, NULL) == 0;
+}
+
+/* libcurl's own, and the one that a program has in itself, which comes before it. */
+static bool openssl_is_ended(void)
+{
+    return is_ended(openssl[0]) || is_ended(openssl[1]);
+}
+
 /* OpenSSL, which libcurl may use, tidies up by a function that it registers with exit: it would run
  * in the program's thread, and in that of each fork child that calls exit, and make system calls
  * for which a seccomp filter of the program's may kill. What it would free goes with the process.
  * Called before libcurl is set up: what counts is how OpenSSL is set up first. */
-static void register_no_cleanup(void *handle)
+static void register_no_cleanup(void)
 {
     enum { OPENSSL_INIT_NO_ATEXIT = 0x00080000 };
-    int (*init)(uint64_t options, const void *settings) =
-        (int (*)(uint64_t, const void *))next.dlsym(handle, "OPENSSL_init_crypto");
-    if (init)
-        (void)init(OPENSSL_INIT_NO_ATEXIT, NULL);
+    if (openssl[0])
+        (void)openssl[0](OPENSSL_INIT_NO_ATEXIT, NULL);
 }
 
 /* NULL, or why there is no client. */
@@ -103,20 +120,18 @@ static const char *find_functions(void)
     CURL_FUNCTIONS(X)
 #undef X
     /* NOLINTEND(bugprone-macro-parentheses) */
-    if (all && !is_theirs)
-        register_no_cleanup(handle);
+    openssl[0] = openssl_of(handle);
+    openssl[1] = openssl_of(RTLD_DEFAULT);
+    if (all && !is_theirs && !openssl_is_ended())
+        register_no_cleanup();
     return all ? NULL : "the libcurl that is installed is older than 7.28";
-}
-
-static void run_before_exit(void *unused)
-{
-    (void)unused;
-    config.before_exit();
 }
 
 static void open_client(void)
 {
     const char *lacking = find_functions();
+    if (!lacking && openssl_is_ended())
+        return;
     if (!lacking && curl.global_init(CURL_GLOBAL_EVERYTHING) != CURL_OK)
         lacking = "libcurl cannot be set up";
     state = lacking ? CLIENT_ABSENT : CLIENT_OPEN;
@@ -124,8 +139,8 @@ static void open_client(void)
         log_error("profiles are not sent: %s; install it, or set LIBAGENT_SPOOL and let "
                   "libagent-uploader send them",
                   lacking);
-    else if (config.before_exit && add_to_exit)
-        add_to_exit(run_before_exit, NULL, NULL);
+    else if (config.is_open)
+        config.is_open();
 }
 
 /* ---- what comes back ---- */
@@ -376,9 +391,21 @@ static void post(const struct http_request *request, uint64_t deadline_ns, bool 
     curl.slist_free_all(headers);
 }
 
+/* What waits goes to the spool, or is counted. */
+static void give_up(struct http_response *response)
+{
+    static bool told;
+    if (!told)
+        log_warn("profiles are no more sent: the program has ended OpenSSL, which libcurl uses; "
+                 "LIBAGENT_SPOOL keeps them");
+    told = true;
+    response->result = HTTP_GIVEN_UP;
+    format(response->reason, sizeof(response->reason), "OpenSSL is ended");
+}
+
 static void close_kept(void)
 {
-    if (multi)
+    if (multi && !openssl_is_ended())
         curl.multi_cleanup(multi);
     multi = NULL;
 }
@@ -397,7 +424,9 @@ void http_client_post(const struct http_request *request, uint64_t deadline_ns, 
     store_relaxed(&in_use, 1);
     if (state == CLIENT_UNOPENED)
         open_client();
-    if (state == CLIENT_OPEN)
+    if (state != CLIENT_ABSENT && openssl_is_ended())
+        give_up(response);
+    else if (state == CLIENT_OPEN)
         post(request, deadline_ns, stop, response);
     else
         response->result = HTTP_NO_CLIENT;

@@ -15,6 +15,9 @@
  * all of it again by itself, and stores keep every copy. So the body is given to it once: another
  * pass over it, and another connection once some of it was given, are refused (struct body).
  *
+ * A program that uses OpenSSL, too, may end it before the last post, in exit at the latest. Nothing
+ * is sent any more then, as libcurl would crash: it goes to the spool, or is counted.
+ *
  * Owns: libcurl's handle and kept connections, until the process ends. Context: UP. Locks: none of
  * ours. */
 #ifndef LIBAGENT_HTTP_CLIENT_H
@@ -29,9 +32,9 @@
 struct http_client_config {
     const char *ca_file; /* NULL: libcurl's own */
     struct proxies proxies;
-    /* Registered with atexit behind libcurl's and its TLS library's own handlers, so that it runs
-     * before them; NULL: nothing. */
-    void (*before_exit)(void);
+    /* libcurl has been set up: what is registered with exit from here on runs before its, and its
+     * TLS library's, own functions. NULL: nothing. */
+    void (*is_open)(void);
     bool keeps_connections; /* for the next post, until http_client_rest */
     /* Only where they are the posting thread's alone: a program that closes all numbers from 3 on
      * would get a kept one's for a file of its own. NULL: they are. */

@@ -47,7 +47,7 @@ const char *routes_start(const struct routes_config *config, const char *folder,
     sender_start(&upload, compression, stop);
     uint64_t period_ns = config->upload.period_ns;
     struct http_client_config client = {.ca_file = config->upload.ca_file,
-                                        .before_exit = config->before_exit,
+                                        .is_open = config->is_open,
                                         .keeps_connections =
                                             period_ns && period_ns <= KEPT_LONGEST_NS,
                                         .owns_descriptors = log_thread_has_descriptors};

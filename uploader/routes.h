@@ -18,8 +18,8 @@
 struct routes_config {
     uint32_t formats; /* FORMAT_ bits: what files are written as; 0: FORMAT_PPROF */
     struct upload_options upload;
-    char *const *environment;  /* for what variables of other tools say of uploads */
-    void (*before_exit)(void); /* ends the agent: http_client.h */
+    char *const *environment; /* for what variables of other tools say of uploads */
+    void (*is_open)(void);    /* http_client.h */
 };
 
 /* What is to be, before a start or without one. Returns the folder for files: `folder`, that of a

@@ -49,6 +49,41 @@ START_TEST(test_own_libcurl_of_another_kind)
 }
 END_TEST
 
+/* exit ends the OpenSSL that libcurl is to use before it calls what was registered earlier, as all
+ * was that came before the program first used it. */
+START_TEST(test_own_openssl)
+{
+    struct run with, without;
+    run_both(&with, &without, "own_openssl", NULL, "https");
+    ck_assert_int_ge(receiver_count(&receiver, "pyroscope cpu"), 1);
+    free_both(&with, &without);
+}
+END_TEST
+
+/* The program ended it by itself: libcurl, which is set up no sooner than for the last window,
+ * would crash. */
+START_TEST(test_own_openssl_is_ended)
+{
+    struct run run;
+    run_program(&run, &(struct run_request){
+                          .program = "own_openssl",
+                          .arguments = (const char *[]){"ends", NULL},
+                          .environment = (const char *[]){receiver_text("LIBAGENT_UPLOAD_URL="
+                                                                        "pyroscope+http://"
+                                                                        "127.0.0.1:%d",
+                                                                        receiver.port),
+                                                          NULL},
+                          .seconds = 60});
+    run_expect_success(&run);
+    ck_assert_str_eq(run.out, "done\n");
+    ck_assert_msg(strstr(run.err, "the program has ended OpenSSL") != NULL, "%s", run.err);
+    ck_assert_msg(strstr(run.err, "are lost: ") != NULL, "%s", run.err);
+    receiver_read(&receiver);
+    ck_assert_int_eq(receiver_count(&receiver, "pyroscope cpu"), 0);
+    run_free(&run);
+}
+END_TEST
+
 /* libc ends the process with its last thread; ours are libc's here, and go when nothing is left. */
 START_TEST(test_main_leaves)
 {
@@ -245,6 +280,7 @@ Suite *suite(void)
 {
     Suite *suite = suite_create("upload_harm");
     TCase *http = receiver_case(suite, "http", RECEIVER_HTTP);
+    tcase_add_test(http, test_own_openssl_is_ended);
     tcase_add_test(http, test_main_leaves);
     tcase_add_test(http, test_no_descriptor_survives_exec);
     tcase_add_test(http, test_descriptors_while_it_sends);
@@ -254,6 +290,7 @@ Suite *suite(void)
     tcase_add_test(http, test_children);
     tcase_add_loop_test(http, test_environment_moves, 0, 3);
     TCase *tls = receiver_case(suite, "tls", RECEIVER_TLS);
+    tcase_add_test(tls, test_own_openssl);
     tcase_add_test(tls, test_own_libcurl_of_another_kind);
     tcase_add_test(tls, test_ends_before_the_upload_libraries);
     return suite;

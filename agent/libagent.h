@@ -61,8 +61,7 @@ LIBAGENT_FUNCTION int libagent_start(const char *options);
 LIBAGENT_FUNCTION int libagent_stop(void);
 
 /* What was recorded so far is written, or said to be lost, when it returns, and a new window has
- * begun. 0; -ETIMEDOUT
- * after `timeout_ms`; -ENOTCONN: the agent is not on. */
+ * begun. 0; -ETIMEDOUT after `timeout_ms`; -ENOTCONN: the agent is not on. */
 LIBAGENT_FUNCTION int libagent_flush(int timeout_ms);
 
 /* What is live now is what heap-growth counts from, which each window has from now on; in the place

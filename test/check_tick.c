@@ -76,12 +76,15 @@ static bool answer(long number, const long args[6], long *result)
 }
 
 static uint32_t still, moved, done, done_visits, lasts;
+static bool asks;
 
 static void on_still(struct thread_slot *slot, uint64_t now_ns, uint64_t cpu_ns)
 {
     (void)now_ns;
     ck_assert_uint_eq(cpu_ns, clocks[slot->tid - FIRST_TID]);
     still++;
+    if (asks)
+        tick_visit_again();
 }
 
 static void on_moved(struct thread_slot *slot, uint64_t now_ns, uint64_t cpu_ns)
@@ -182,6 +185,23 @@ START_TEST(an_idle_process_is_one_read_of_its_clock)
         (void)tick_visit(1);
     }
     ck_assert_uint_eq(armed_at_once[4], 1);
+}
+END_TEST
+
+START_TEST(an_idle_process_is_visited_where_that_is_asked_for)
+{
+    start(10, &visitor);
+    settle(1);
+    asks = true;
+    process_ns += NS_PER_MS;
+    ck_assert(tick_visit(1));
+    ck_assert(tick_visit(1));
+    asks = false;
+    ck_assert(tick_visit(1));
+    ck_assert(!tick_visit(1));
+    ck_assert_uint_eq(still, 30);
+    ck_assert_uint_eq(done, 4);
+    ck_assert_uint_eq(done_visits, 0);
 }
 END_TEST
 
@@ -370,6 +390,7 @@ Suite *suite(void)
     TCase *tcase = tcase_create("ticks");
     tcase_add_test(tcase, only_threads_that_moved_are_sampled);
     tcase_add_test(tcase, an_idle_process_is_one_read_of_its_clock);
+    tcase_add_test(tcase, an_idle_process_is_visited_where_that_is_asked_for);
     tcase_add_test(tcase, a_tick_reads_so_many_clocks_and_all_have_their_turn);
     tcase_add_test(tcase, a_thread_that_goes_on_is_visited_at_each_tick);
     tcase_add_test(tcase, a_timer_that_is_to_go_off_is_left_alone);

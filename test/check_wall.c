@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 
 #include "agent/base/arena.h"
 #include "agent/base/options.h"
@@ -107,6 +108,87 @@ START_TEST(a_process_that_is_idle)
     turn();
     check_row(PSEUDO_TAIL, RECORD_UNTOLD, 300, 1);
     check_all(300);
+}
+END_TEST
+
+/* ---- ticks, in a process of that one thread ---- */
+
+static uint64_t thread_ns;
+
+static bool answer_clocks(long number, const long args[6], long *result)
+{
+    if (number != SYS_clock_gettime || args[0] == CLOCK_MONOTONIC)
+        return false;
+    uint64_t ns = args[0] == CLOCK_THREAD_CPUTIME_ID ? 0 : thread_ns; /* that of ticks */
+    *(struct timespec *)args[1] = (struct timespec){0, (long)ns};
+    *result = 0;
+    return true;
+}
+
+static void start_ticks(void)
+{
+    const struct sched_request request = {.period_ns = NS_PER_MS, .wall = &wall_visitor};
+    start(false);
+    sys_override = answer_clocks;
+    ck_assert_int_eq(tick_start(&request, &event_source, false), 0);
+}
+
+static bool tick(uint64_t after, uint64_t ran_ns)
+{
+    thread_ns += ran_ns;
+    return tick_visit(BEGIN + after);
+}
+
+/* It is told by clocks alone that it waits: as soon as they stand, though nothing moves then. */
+START_TEST(a_process_that_comes_to_rest_and_shows_nothing)
+{
+    start_ticks();
+    does = BLOCKED_REFUSED;
+    untold = true;
+    ck_assert(tick(100, 50000));
+    sample(50);
+    ck_assert(tick(200, 50000));
+    ck_assert(tick(300, 0));
+    for (uint64_t at = 400; at <= 5000; at += 100)
+        ck_assert(!tick(at, 0));
+    sample(60); /* the first after the wait */
+    ck_assert(tick(5100, 50000));
+    sample(61);
+    flush(5100, thread_ns, false);
+    check_row(50, RECORD_RUNNING, 100, 1);
+    check_row(50, RECORD_BLOCKED | RECORD_APPROXIMATE, 4800, 1);
+    check_row(60, RECORD_RUNNING, 100, 1);
+    check_row(61, RECORD_RUNNING, 100, 1);
+    check_all(5100);
+}
+END_TEST
+
+/* Where the look was put off, or came too early, there is another. */
+START_TEST(a_process_that_comes_to_rest_unseen)
+{
+    start_ticks();
+    ck_assert(tick(100, 50000));
+    puts_off = true;
+    ck_assert(tick(200, 50000));
+    puts_off = false;
+    does = BLOCKED_MOVED;
+    ck_assert(tick(300, 0));
+    does = BLOCKED_NOT;
+    ck_assert(tick(400, 1000));
+    does = BLOCKED_READ;
+    blocked_at = 20;
+    ck_assert(tick(500, 0));
+    for (uint64_t at = 600; at <= 5000; at += 100)
+        ck_assert(!tick(at, 0));
+    ck_assert_uint_eq(looks, 4);
+    does = BLOCKED_NOT;
+    ck_assert(tick(5100, 50000));
+    sample(60);
+    flush(5100, thread_ns, false);
+    check_row(10, state_of(10), 100, 1);
+    check_row(20, state_of(20), 4600, 1);
+    check_row(60, RECORD_RUNNING, 400, 1);
+    check_all(5100);
 }
 END_TEST
 
@@ -397,6 +479,8 @@ Suite *suite(void)
     tcase_set_timeout(accounts, 60);
     tcase_add_test(accounts, a_thread_that_waits_is_asked_once);
     tcase_add_test(accounts, a_process_that_is_idle);
+    tcase_add_test(accounts, a_process_that_comes_to_rest_and_shows_nothing);
+    tcase_add_test(accounts, a_process_that_comes_to_rest_unseen);
     tcase_add_test(accounts, a_thread_that_goes_elsewhere);
     tcase_add_test(accounts, a_thread_that_runs_has_its_sample_s_stack);
     tcase_add_test(accounts, a_thread_that_runs_without_signals);

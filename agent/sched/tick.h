@@ -6,8 +6,9 @@
  *
  * Protocol:
  *  1. One read of the process's CPU clock, less that of the ticks' own thread, tells whether any
- *     thread moved since the last visits; if not, the tick is over. (Not where threads are so many
- *     that this one read would take longer than all visits of a tick.)
+ *     thread moved since the last visits; if not, the tick is over. (Not where a visitor asked
+ *     for one more, nor where threads are so many that this one read would take longer than all
+ *     visits of a tick.)
  *  2. Else the slots are visited: first those that moved at their last visit, then the others in
  *     rotation, until the tick has read as many CPU clocks as it may (a share of the period, since
  *     each read takes 0.3 us). A thread that is visited less often is sampled less often, and what
@@ -81,6 +82,8 @@ extern const struct tick_source event_source;
  * nothing may be. TICK. */
 bool tick_guard_enter(void) MUST_USE;
 void tick_guard_leave(void);
+/* For visitors: the next tick visits threads even where none moves. TICK. */
+void tick_visit_again(void);
 /* One tick. False: the process was idle. TICK. */
 bool tick_visit(uint64_t now_ns);
 

@@ -46,8 +46,8 @@ static const uint64_t one_sample = (uint64_t)1 << RECORD_FRACTION_BITS;
 
 bool wall_on;
 static struct account *accounts; /* one a slot */
-/* The last tick that visited threads, and the last one behind it that found the process idle. Each
- * thread is visited then, as ticks do without where threads are many (agent/sched/tick.c). */
+/* The last tick that visited threads, and the last one behind it that found the process idle: each
+ * thread was visited and stands. Ticks do without where threads are many (agent/sched/tick.c). */
 static uint64_t visited_ns, idle_ns;
 static bool sends_signals;
 /* Stacks cannot be read from outside: those of CPU samples are kept. */
@@ -92,8 +92,7 @@ static void add_labelled(const struct thread_slot *slot, const struct record_sta
     stats_add(STAT_WALL_SAMPLES, 1);
 }
 
-/* A function of its own, for the room that a copy of labels takes: nothing has that on a thread's
- * own stack. */
+/* Apart, for the room that a copy of labels takes: nothing has that on a thread's own stack. */
 static __attribute__((noinline)) void add_of_other(const struct thread_slot *slot,
                                                    const struct record_stack *stack, uint32_t count,
                                                    uint64_t amount_ns)
@@ -130,11 +129,10 @@ struct named_stack {
 static uint32_t name_stack(const struct thread_slot *slot, enum pseudo_frame name, uint32_t state,
                            struct named_stack *stack)
 {
-    uint64_t root = cpu_sample_root(slot);
     stack->first_word = load_relaxed(&modules_generation) | (uint64_t)state << RECORD_STATE_SHIFT;
     stack->pcs[0] = name;
-    stack->pcs[1] = root;
-    return root ? 2 : 1;
+    stack->pcs[1] = cpu_sample_root(slot);
+    return stack->pcs[1] ? 2 : 1;
 }
 
 static void add_named(const struct thread_slot *slot, enum pseudo_frame name, uint64_t amount_ns)
@@ -316,6 +314,8 @@ static void visit(struct thread_slot *slot, uint64_t now_ns, uint64_t cpu_ns)
         scratch_give(stack);
         look_budget_spent(clock_monotonic_ns() - begin);
     }
+    if (account->tid == tid && (!account->kept || account->cpu_ns != cpu_ns))
+        tick_visit_again(); /* or all of a wait that begins now would be what it does next */
     release(account);
 }
 

@@ -6,7 +6,8 @@
  * Protocol:
  *  1. A tick (TICK) tells of a thread and its CPU clock (wall_visitor). Where the clock stands as
  *     it did when the thread's stack was taken, that stack holds still: the account notes the time,
- *     no more. A tick that finds the whole process idle notes that once for all.
+ *     no more. A tick that finds the whole process idle notes that once for all; but while it is
+ *     not known of a thread where it stands, each tick visits them.
  *  2. Else the thread has moved. Its old stack gets the time until it was last seen there, as one
  *     sample, with the labels that it had when it was seen there first. What it does now is asked
  * (agent/sched/blocked.h), and the time since goes there: a. It waits: its stack is read from

@@ -1,5 +1,6 @@
 /* Wall profiles of programs whose threads' lives are known: each thread's time is all there, in the
  * state that it was in, on whole stacks. */
+#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -303,6 +304,30 @@ START_TEST(test_another_user_with_signals)
 }
 END_TEST
 
+/* The kernel shows nothing, and all of the process waits between two functions that compute: what
+ * follows the wait has none of it, and a wait that the program ends in is one, too. */
+START_TEST(test_no_proc)
+{
+    char script[2 * PATH_MAX];
+    snprintf(script, sizeof(script), "mount -t tmpfs none /proc; exec env LD_PRELOAD=%s %s",
+             run_agent_path(), run_program_path("wall_pauses"));
+    /* One period: a flush is CPU time, for which ticks look again. */
+    run_in_own_mounts(&run, script,
+                      (const char *[]){"LIBAGENT_PROFILES=cpu,wall", FREQUENCY, NULL});
+    run_expect_quiet_success(&run);
+    profile_load(&profile, run.profiles, "wall", run.pid);
+    const char *thread = "prog_wall_pause";
+    int64_t waited = run_number(&run, "waited");
+    expect_near("waits", sum_of(thread, "blocked", NULL), waited, 0.1, 4 * EDGES_NS);
+    expect_near("before", sum_of(thread, "blocked", "before_the_wait"), waited / 2, 0.1,
+                4 * EDGES_NS);
+    expect_near("after", sum_of(thread, "blocked", "after_the_wait"), waited / 2, 0.1,
+                4 * EDGES_NS);
+    ck_assert_int_le(sum_of(thread, "unknown", NULL), 4 * EDGES_NS);
+    done();
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("wall_truth");
@@ -315,6 +340,7 @@ Suite *suite(void)
     if (getuid() == 0) {
         tcase_add_test(tcase, test_another_user);
         tcase_add_test(tcase, test_another_user_with_signals);
+        tcase_add_test(tcase, test_no_proc);
     }
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("one_processor");

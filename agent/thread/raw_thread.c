@@ -16,6 +16,7 @@
 #include <sched.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "agent/base/sys.h"
 #include "agent/thread/libc_thread.h"
@@ -197,12 +198,14 @@ bool raw_thread_is_current(void)
 
 void raw_threads_wait_ended(void)
 {
+    static const struct timespec look_again = {0, 1000000};
     int pid = sys_pid();
     for (size_t i = 0; i < BLOCKS; i++) {
         uint32_t taken;
-        /* Not a private futex: the kernel wakes it as one that processes may share. */
+        /* Not a private futex: the kernel wakes it as one that processes may share. And it wakes
+         * one waiter: where several threads wait, the others look again by themselves. */
         while ((taken = load_acquire(&blocks[i].taken)) != 0 && load_relaxed(&blocks[i].pid) == pid)
-            sys_call4(SYS_futex, (uintptr_t)&blocks[i].taken, FUTEX_WAIT, taken, NULL);
+            sys_call4(SYS_futex, (uintptr_t)&blocks[i].taken, FUTEX_WAIT, taken, &look_again);
     }
 }
 

@@ -3,10 +3,13 @@
 /* prog_harm_unshare HOW: a program with one thread that, after the agent's threads were born (they
  * are waited for, where it is preloaded), enters namespaces that the kernel gives only to a process
  * with one thread: by unshare, by syscall, by setns into that of a child, twenty times over; or
- * asks for what is refused. Prints what the calls gave, and uses CPU before and after. */
+ * asks for what is refused. Prints what the calls gave, and uses CPU before and after.
+ * threads: makes eight, which all at once and again and again unshare what a thread may have for
+ * its own. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -61,6 +64,32 @@ static int other_namespace(void)
     return fd;
 }
 
+static void *unshare_often(void *data)
+{
+    int *good = data;
+    for (int i = 0; i < 100; i++) {
+        *good += unshare(CLONE_FS) == 0;
+        spin(1000000);
+        usleep(1000);
+    }
+    return NULL;
+}
+
+static int in_threads(void)
+{
+    pthread_t threads[8];
+    int good[8] = {0};
+    int sum = 0;
+    for (int i = 0; i < 8; i++)
+        if (pthread_create(&threads[i], NULL, unshare_often, &good[i]))
+            exit(3);
+    for (int i = 0; i < 8; i++) {
+        pthread_join(threads[i], NULL);
+        sum += good[i];
+    }
+    return sum;
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "";
@@ -78,6 +107,8 @@ int main(int argc, char **argv)
     } else if (strcmp(how, "refused") == 0) {
         int result = unshare(-1);
         printf("refused: %d %d\n", result, errno == EINVAL);
+    } else if (strcmp(how, "threads") == 0) {
+        printf("threads: %d\n", in_threads());
     } else {
         int good = 0;
         for (int i = 0; i < 20; i++) {

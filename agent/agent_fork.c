@@ -73,6 +73,7 @@ void agent_fork_child(void)
     forget_parents_work();
     uploader_reset_in_child(thread_pid());
     agent_thread_reset_in_child();
+    ticks_thread_reset_in_child();
     alloc_reset_in_child();
     after_fork();
     bool is_on = life_fork_child();

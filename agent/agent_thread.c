@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "agent/agent_looks.h"
+#include "agent/agent_work.h"
 #include "agent/base/clock.h"
 #include "agent/base/error_text.h"
 #include "agent/base/format.h"
@@ -43,11 +44,9 @@ static uint32_t rested; /* it ended because there was nothing to do */
 static uint32_t bell;   /* what the agent's thread sleeps on: grows with each news */
 static uint32_t wanted; /* so many requests came */
 static uint64_t request_deadline_ns;
-static uint32_t served;  /* so many of them are done */
-static uint32_t ending;  /* the number of the one that is the end; 0: none */
-static uint32_t serving; /* so many threads are at it */
-static uint32_t active;  /* there are windows to write */
-static bool stays;       /* the thread neither rests nor ends with a stop: it watches something */
+static uint32_t served; /* so many of them are done */
+static uint32_t ending; /* the number of the one that is the end; 0: none */
+static bool stays;      /* the thread neither rests nor ends with a stop: it watches something */
 static void (*control)(void);
 static uint32_t control_wanted;
 static uint32_t said_no_thread;
@@ -73,12 +72,13 @@ static void ring(void)
 
 static void serve(enum request asked, uint64_t deadline_ns)
 {
-    __atomic_fetch_add(&serving, 1, __ATOMIC_ACQ_REL);
+    if (!agent_work_enter())
+        return;
     unseen_threads_look_now();
     agent_looks_take();
     (void)!flush_window(asked == REQUEST_FINISH);
     uploader_thread_write_all(asked == REQUEST_FINISH, deadline_ns);
-    __atomic_fetch_sub(&serving, 1, __ATOMIC_RELEASE);
+    agent_work_leave();
 }
 
 /* ---- the agent's thread ---- */
@@ -86,11 +86,14 @@ static void serve(enum request asked, uint64_t deadline_ns)
 /* True when there was something to write. */
 static bool flush_period(void)
 {
+    if (!agent_work_enter())
+        return true;
     agent_looks_scan();
     (void)unseen_threads_check();
     bool has_news = flush_window(false) != 0 || !uploader_is_done();
     if (has_news)
         uploader_thread_need();
+    agent_work_leave();
     return has_news;
 }
 
@@ -149,7 +152,7 @@ static bool work(void)
         uint32_t news = load_acquire(&bell);
         uint32_t asked = load_acquire(&wanted);
         uint64_t now = clock_monotonic_ns();
-        bool is_active = load_acquire(&active);
+        bool is_active = agent_work_is_on();
         if (is_active && own_thread_is_known_to_libc())
             rescan_if_stale(now);
         if (asked != load_relaxed(&served)) {
@@ -160,7 +163,10 @@ static bool work(void)
             if (was_end && !stays)
                 return false;
         } else if (is_active && !own_threads_are_paused() && now >= agent_looks_due_ns()) {
-            agent_looks_pass(now);
+            if (agent_work_enter()) {
+                agent_looks_pass(now);
+                agent_work_leave();
+            }
         } else if (!own_threads_are_paused() &&
                    (exchange_acq_rel(&control_wanted, 0) || (stays && now >= next_look_ns))) {
             left_alone_end();
@@ -186,7 +192,7 @@ static bool work(void)
 /* No moment of the program's makes the thread while nothing is profiled. */
 static bool watches_alone(void)
 {
-    return stays && !load_acquire(&active);
+    return stays && !agent_work_is_on();
 }
 
 static void *agent_main(void *unused)
@@ -260,9 +266,9 @@ void agent_thread_start(void (*thread_adopted)(struct thread_slot *),
     agent_looks_start(thread_adopted, thread_gone);
     is_early = early && options.period_ns;
     store_release(&ending, 0);
-    store_release(&active, 1);
+    agent_work_begins();
     store_release(&moment_work, on_moment);
-    store_relaxed(&moment_due_ns, MIN_OF(birth_due(), ways_out_moment(0)));
+    store_relaxed(&moment_due_ns, MIN_OF(MIN_OF(birth_due(), rescan_due()), ways_out_moment(0)));
 }
 
 /* ---- control ---- */
@@ -346,8 +352,7 @@ static void say_given_up(void)
 static int flush_here(uint64_t deadline_ns)
 {
     presence_enter();
-    if (__atomic_load_n(&active, __ATOMIC_SEQ_CST))
-        serve(REQUEST_FLUSH, deadline_ns);
+    serve(REQUEST_FLUSH, deadline_ns);
     presence_leave();
     return uploader_is_done() ? 0 : -ETIMEDOUT;
 }
@@ -406,7 +411,7 @@ int agent_thread_stop(uint64_t deadline_ns)
     if (own_thread_is_there(&agent_thread) || flush_is_due_at_end() || !uploader_is_done())
         finish(deadline_ns);
     own_thread_use_libc(false);
-    __atomic_store_n(&active, 0, __ATOMIC_SEQ_CST);
+    agent_work_ends();
     note_served(load_acquire(&wanted));
     ring();
     bool ended = uploader_thread_end(deadline_ns);
@@ -424,10 +429,8 @@ int agent_thread_stop(uint64_t deadline_ns)
 
 bool agent_thread_is_over(uint64_t deadline_ns)
 {
-    while (load_acquire(&serving) != 0)
-        if (!nap_before(deadline_ns))
-            return false;
-    return uploader_thread_wait_none(deadline_ns);
+    agent_work_ends(); /* in a child that was forked in the middle of a stop it has not */
+    return agent_work_wait_left(deadline_ns) && uploader_thread_wait_none(deadline_ns);
 }
 
 /* ---- pauses ---- */
@@ -486,7 +489,8 @@ void agent_thread_reset_in_child(void)
     own_threads_reset_in_child();
     agent_thread = OWN_THREAD_NONE;
     uploader_thread_reset_in_child();
-    wanted = served = ending = serving = 0;
+    wanted = served = ending = 0;
+    agent_work_reset_in_child();
     agent_looks_reset_in_child();
     rescan_reset_in_child();
     store_relaxed(&moment_due_ns, birth_due());

@@ -35,7 +35,7 @@ static const uint64_t quiescence_limit_ns = NS_PER_SEC;
 
 static struct lock flush_lock = LOCK_INIT(LOCK_FLUSH);
 static uint32_t sequence;
-static bool has_cpu;
+static bool has_cpu; /* changes under the lock */
 
 /* The window that was turned away from and is not written yet. */
 static struct {
@@ -159,10 +159,19 @@ static void add_threads(bool final)
     wall_flushed();
 }
 
+void flush_hold(void)
+{
+    lock_acquire(&flush_lock);
+    has_cpu = false;
+    lock_release(&flush_lock);
+}
+
 void flush_start(bool with_cpu)
 {
-    has_cpu = with_cpu;
     stats_reset();
+    lock_acquire(&flush_lock);
+    has_cpu = with_cpu;
+    lock_release(&flush_lock);
     flush_comments_start(clock_process_cpu_ns());
 }
 

@@ -20,6 +20,9 @@
 
 #include "agent/base/compiler.h"
 
+/* INIT, before the tables go, or are made anew: a thread of ours that ends adds nothing to them any
+ * more, until flush_start. */
+void flush_hold(void);
 /* INIT. `with_cpu`: there is a CPU profile, and overhead is accounted in it. The agent's figures
  * begin anew. */
 void flush_start(bool with_cpu);
@@ -41,7 +44,8 @@ void flush_own_thread_begins(enum flush_own_thread which);
 void flush_own_thread_ends(enum flush_own_thread which);
 /* What they have used so far, those of before too. Any context. */
 uint64_t flush_own_threads_cpu_ns(void);
-/* What the agent's threads took since the last flush goes into the window: they end. TICK. */
+/* What the agent's threads took since the last flush goes into the window: they end. They may do so
+ * at any time, for a pause, also while a start is under way (flush_hold). TICK. */
 void flush_own_threads_end(void);
 bool flush_is_own_thread(int tid);
 /* And it is not about to end: whose id that is cannot be another's. Any context. */

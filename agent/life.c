@@ -100,7 +100,7 @@ static void set_state(enum agent_state new)
 static int turn_on(void)
 {
     uint64_t deadline = clock_monotonic_ns() + stop_wait_ns;
-    if (!presence_wait_others_left(deadline)) {
+    if (!presence_wait_others_left(deadline) || !ticks_thread_is_over(deadline)) {
         log_error("not profiled: a thread is still inside the agent, from before the last stop");
         return -EBUSY;
     }

@@ -14,9 +14,10 @@
  *     (a signal, LIBAGENT_CONFIG). Each of these calls changes that under LOCK_LIFE, and then
  * brings the state after it.
  *  3. A start holds LOCK_LIFE throughout (milliseconds): a fork waits for it, so that no child has
- *     half of one. First it makes sure that nobody is inside, and that nothing of an earlier one is
- *     still being written (a second at most, then it fails); then every table and context is made
- *     anew; then things are switched on, the state last.
+ *     half of one. First it makes sure that nobody is inside, that no thread of ours works on what
+ *     it makes anew (agent/agent_work.h; one that ends adds nothing, flush_hold), and that nothing
+ *     of an earlier one is still being written (a second at most, then it fails). Then every table
+ *     and context is made anew; then things are switched on, the state last.
  *  4. A stop holds LOCK_LIFE while it switches things off and waits, STOP_WAIT at most, until
  * nobody is inside; not while the last window is written, as that may take as long as a disk. So
  *     forks, exits and other starts may come in between: a child is OFF, the others wait for it.

@@ -154,6 +154,7 @@ static int make_all(void)
 
 int start_all(void)
 {
+    flush_hold();
     if (!is_before_main) /* the constructor has */
         options_load(kept_environment, program_name);
     int error =
@@ -166,7 +167,6 @@ int start_all(void)
         return error;
     }
     unwinder_start(options.unwinder);
-    agent_thread_start(app_thread_adopted, app_thread_gone, has_own_malloc());
     choose_scheduler();
     flush_start(life_scheduler != NULL);
     for (uint32_t i = 0; i < thread_slot_count(); i++) {
@@ -228,6 +228,8 @@ void start_done(void)
     if (!thread_tls.internal && !thread_current())
         (void)!thread_attach_late();
     unseen_threads_start(clock_monotonic_ns());
+    /* One that has stayed begins to work: what it works with is made. */
+    agent_thread_start(app_thread_adopted, app_thread_gone, has_own_malloc());
     ticks_thread_start(life_scheduler);
     if (with_alloc || with_heap)
         alloc_start(options.alloc_interval);

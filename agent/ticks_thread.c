@@ -122,6 +122,16 @@ void ticks_thread_stop(uint64_t deadline_ns)
         (void)wait_gone(running, deadline_ns);
 }
 
+bool ticks_thread_is_over(uint64_t deadline_ns)
+{
+    return own_thread_wait_none(&state, deadline_ns);
+}
+
+void ticks_thread_reset_in_child(void)
+{
+    state = OWN_THREAD_NONE;
+}
+
 bool ticks_thread_pause(uint64_t deadline_ns)
 {
     const struct scheduler *running = load_acquire(&scheduler);

@@ -19,6 +19,10 @@
 void ticks_thread_start(const struct scheduler *chosen);
 /* For good; waits until the deadline. INIT. */
 void ticks_thread_stop(uint64_t deadline_ns);
+/* A stop may not have waited for it to the end. False at the CLOCK_MONOTONIC deadline. INIT. */
+bool ticks_thread_is_over(uint64_t deadline_ns) MUST_USE;
+/* In a fork child: it is not there. */
+void ticks_thread_reset_in_child(void);
 /* A moment: makes it where it is missing. CLOCK_MONOTONIC of the next try; UINT64_MAX: no need.
  * THR, SIG, HOOK. */
 uint64_t ticks_thread_moment(uint64_t now_ns);

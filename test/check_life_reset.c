@@ -279,6 +279,25 @@ START_TEST(where_there_is_no_memory_for_them_all_is_as_it_was)
 }
 END_TEST
 
+/* A start that fails leaves no tables, and one of our threads, which may stay over stops, may end
+ * at any time. */
+START_TEST(one_of_our_threads_ends_after_a_start_that_failed)
+{
+    static char *more_memory[] = {(char *)"LIBAGENT_MEMORY=256MiB", NULL};
+    ck_assert_int_eq(start(), 0);
+    work_until(STAT_CPU_SAMPLES, 1);
+    ck_assert_int_eq(stop(), 0);
+    sys_override = refuse_maps;
+    options_overlay(OVERLAY_START, more_memory);
+    ck_assert_int_eq(start(), -ENOMEM);
+    sys_override = NULL;
+    flush_own_thread_begins(FLUSH_OWN_AGENT); /* this one, which has used time */
+    flush_own_threads_end();
+    ck_assert_int_eq(start(), 0);
+    ck_assert_int_eq(stop(), 0);
+}
+END_TEST
+
 /* ---- a thousand ---- */
 
 enum { LOADERS = 3 };
@@ -397,6 +416,7 @@ Suite *suite(void)
     tcase_add_test(reset, the_countdown_of_bytes_is_drawn_anew);
     tcase_add_test(reset, buffers_are_made_for_the_frames_now_in_force);
     tcase_add_test(reset, where_there_is_no_memory_for_them_all_is_as_it_was);
+    tcase_add_test(reset, one_of_our_threads_ends_after_a_start_that_failed);
     suite_add_tcase(suite, reset);
     TCase *many = tcase_create("many");
     tcase_add_checked_fixture(many, life_setup, life_teardown);

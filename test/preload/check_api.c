@@ -240,8 +240,20 @@ END_TEST
 
 /* ---- ways out, in each state ---- */
 
-static const char *const states[] = {"never", "watched", "stopped", "on", "changing"};
+static const char *const states[] = {"never", "watched", "stopped", "on", "changing", "resizing"};
 enum { STATES = sizeof(states) / sizeof(states[0]) };
+
+/* What starts and stops, where it resizes with other tables each time. */
+static bool is_changing(const char *state)
+{
+    return strcmp(state, "changing") == 0 || strcmp(state, "resizing") == 0;
+}
+
+/* A thread of ours stays over stops. */
+static bool is_watched(const char *state)
+{
+    return strcmp(state, "watched") == 0 || strcmp(state, "resizing") == 0;
+}
 
 /* It starts by its own call only. Where it is watched there is a thread of ours before that. */
 static bool is_manual(const char *state)
@@ -257,8 +269,7 @@ static void run_in_state(struct run *with, const char *state, const char *way, c
     snprintf(config, sizeof(config), "LIBAGENT_CONFIG=%s", path);
     run(with, "life_states", (const char *[]){state, way, ms, NULL},
         (const char *[]){is_manual(state) ? "LIBAGENT_START=manual" : "LIBAGENT_START=auto",
-                         "LIBAGENT_ALLOC_INTERVAL=16KiB",
-                         strcmp(state, "watched") == 0 ? config : NULL, NULL},
+                         "LIBAGENT_ALLOC_INTERVAL=16KiB", is_watched(state) ? config : NULL, NULL},
         false);
     close(file);
     unlink(path);
@@ -288,7 +299,7 @@ static void check_way(const char *state, const char *way, const char *ms)
 static void check_ways(const char *state, const char *way)
 {
     static const char *const moments[] = {"0", "3", "10", "31"};
-    size_t count = strcmp(state, "changing") == 0 ? 4 : 1;
+    size_t count = is_changing(state) ? 4 : 1;
     for (size_t i = 0; i < count; i++)
         check_way(state, way, moments[i]);
 }

@@ -1,5 +1,5 @@
 /* Leaves, or changes what it is, while the agent is in each state of its life. Arguments: the state
- * (never, watched, stopped, on, changing), what is done, milliseconds before it. */
+ * (never, watched, stopped, on, changing, resizing), what is done, milliseconds before it. */
 /* CFLAGS: -O1 */
 /* LIBS: -lpthread */
 #define LIBAGENT_WEAK
@@ -23,6 +23,7 @@
 #endif
 
 static volatile bool is_over, is_changing;
+static bool changes, resizes;
 static pthread_t changer;
 
 static void need(bool good, const char *what)
@@ -44,8 +45,9 @@ SITE void work(uint64_t ns)
 static void *change(void *data)
 {
     is_changing = true;
-    while (!is_over) {
-        int started = libagent_start(NULL);
+    for (int i = 0; !is_over; i++) {
+        const char *size = i % 2 ? "memory=64MiB" : "memory=128MiB";
+        int started = libagent_start(resizes ? size : NULL);
         int stopped = libagent_stop();
         need(started >= 0 || started == -ESHUTDOWN, "start");
         need(stopped >= 0 || stopped == -ESHUTDOWN, "stop");
@@ -65,7 +67,8 @@ static void wait_for_agent(void)
 
 static void enter(const char *state)
 {
-    bool changing = strcmp(state, "changing") == 0;
+    resizes = strcmp(state, "resizing") == 0; /* with LIBAGENT_CONFIG, too */
+    changes = resizes || strcmp(state, "changing") == 0;
     if (strcmp(state, "never") == 0)
         return;                          /* LIBAGENT_START=manual */
     if (strcmp(state, "watched") == 0) { /* the same, with LIBAGENT_CONFIG */
@@ -73,11 +76,11 @@ static void enter(const char *state)
         return;
     }
     work(50000000);
-    if (strcmp(state, "stopped") == 0 || changing)
+    if (strcmp(state, "stopped") == 0 || changes)
         need(libagent_stop() == 0, "stop");
-    if (changing)
+    if (changes)
         need(pthread_create(&changer, NULL, change, NULL) == 0, "thread");
-    while (changing && !is_changing) /* a newborn thread makes calls of libc's */
+    while (changes && !is_changing) /* a newborn thread makes calls of libc's */
         sched_yield();
 }
 
@@ -153,7 +156,7 @@ int main(int argc, char **argv)
     if (strcmp(action, "fork") == 0)
         fork_children(ms);
     is_over = true;
-    if (strcmp(state, "changing") == 0)
+    if (changes)
         pthread_join(changer, NULL);
     printf("end\n");
     return 0;

@@ -28,6 +28,7 @@
 #include "agent/thread/thread_context.h"
 #include "agent/unseen_threads.h"
 #include "agent/unwind/modules.h"
+#include "agent/unwind/unwinder.h"
 #include "agent/ways_out.h"
 #include "uploader/uploader.h"
 
@@ -228,6 +229,11 @@ static void write_before_exec(void)
         life_leave();
     }
     thread_tls.inside--;
+}
+
+bool agent_refuses_pipe(void)
+{
+    return unwinder_refuses_pipe();
 }
 
 void agent_before_exec(void)

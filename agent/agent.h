@@ -35,6 +35,8 @@ void agent_before_silence(const void *filter, const char *what);
  * agent_pause returned. THR, SIG; a vfork child. */
 bool agent_pause(bool at_any_price) MUST_USE;
 void agent_go_on(bool paused);
+/* Is the calling thread in the start of a library of ours, whose pipe nobody needs? Any context. */
+bool agent_refuses_pipe(void) MUST_USE;
 /* Before exec: what was recorded is written, since exec ends it. THR. */
 void agent_before_exec(void);
 /* It returned. Keeps errno. THR. */

@@ -51,4 +51,6 @@ int execveat(int fd, const char *path, char *const arguments[], char *const envi
 int unshare(int flags);
 int setns(int fd, int kind);
 
+int pipe2(int ends[2], int flags);
+
 #endif

@@ -75,6 +75,7 @@ typedef void (*next_signal_handler)(int);
     X(void, __longjmp_chk, (void *environment, int value))                                         \
     X(int, unshare, (int flags))                                                                   \
     X(int, setns, (int fd, int kind))                                                              \
+    X(int, pipe2, (int ends[2], int flags))                                                        \
     X(int, setuid, (uid_t user))                                                                   \
     X(int, setgid, (gid_t group))                                                                  \
     X(int, seteuid, (uid_t user))                                                                  \

@@ -285,6 +285,17 @@ static int make_places(void)
     return 0;
 }
 
+/* Some versions open a pipe at their first walk, for the probes that are not made here. It would
+ * have the program's numbers, for good; so it gets none (shim/pipe_hooks.c). A program that walks
+ * by this library itself gets one then: a closed pipe is opened anew at each probe. */
+static int pipe_refused_to;
+
+bool unwinder_refuses_pipe(void)
+{
+    int tid = load_relaxed(&pipe_refused_to);
+    return unlikely(tid != 0) && tid == sys_tid();
+}
+
 /* Walks from here by both. */
 static __attribute__((noinline)) int test_self(void)
 {
@@ -311,12 +322,14 @@ static int start_once(void)
                  ".so.8 is not installed (Debian: libunwind8): stacks are walked by cfi");
         return error;
     }
+    store_relaxed(&pipe_refused_to, sys_tid());
     error = make_places();
     if (!error) {
         /* Its own objects, so that the list is as the loader's. */
         (void)!modules_rescan();
         error = test_self();
     }
+    store_relaxed(&pipe_refused_to, 0);
     if (error == -ENOENT)
         log_warn("LIBAGENT_UNWINDER=libunwind cannot be used: libunwind-" LIBUNWIND_TARGET ".so.8 "
                  "is not there, or lacks a function: stacks are walked by cfi");

@@ -35,6 +35,8 @@ static inline const struct unwinder *unwinder_inside_handler(const void *ucontex
 {
     return likely(unwinder == &unwinder_cfi) ? &unwinder_cfi : unwinder_choose(ucontext);
 }
+/* Is the calling thread in libunwind's start, which makes a pipe? Any context. */
+bool unwinder_refuses_pipe(void) MUST_USE;
 /* In a fork child of a parent with other threads, which may have been in a walk: libunwind, whose
  * locks may be held, is left for cfi. */
 void unwinder_reset_in_child(void);

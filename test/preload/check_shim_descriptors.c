@@ -4,11 +4,15 @@
 
 #include "test/check.h"
 #include "test/preload/profile_reader.h"
-#include "test/preload/run_program.h"
+#include "test/preload/run_pair.h"
 
 /* Flushed each second, with as much to say as there can be. */
 static const char *const busy[] = {"LIBAGENT_PERIOD=1s", "LIBAGENT_LOG=debug",
                                    "LIBAGENT_LOG_FILE=/dev/null", NULL};
+/* libunwind makes a pipe where it is let. */
+static const char *const by_libunwind[] = {"LIBAGENT_UNWINDER=libunwind", "LIBAGENT_PERIOD=1s",
+                                           "LIBAGENT_LOG=debug", "LIBAGENT_LOG_FILE=/dev/null",
+                                           NULL};
 static const char *const talking[] = {"LIBAGENT_PERIOD=1s", "LIBAGENT_LOG=debug", NULL};
 
 static void start_case(struct run *run, const char *name, const char *const *environment)
@@ -22,7 +26,7 @@ static void start_case(struct run *run, const char *name, const char *const *env
 START_TEST(test_descriptors_are_as_without)
 {
     struct run with, without;
-    start_case(&with, "look", busy);
+    start_case(&with, "look", _i ? by_libunwind : busy);
     start_case(&without, "look", NULL);
     run_wait(&with);
     run_wait(&without);
@@ -65,6 +69,21 @@ START_TEST(test_numbers_used_again_get_no_byte_of_ours)
 }
 END_TEST
 
+START_TEST(test_closed_numbers_are_free)
+{
+    struct run_pair pair;
+    char command[2 * PATH_MAX];
+    snprintf(command, sizeof(command), "'%s' list >&- 2>&-; cat list",
+             run_program_path("descriptors"));
+    run_pair(&pair, &(struct run_request){.program = "/bin/sh",
+                                          .arguments = (const char *[]){"-c", command, NULL},
+                                          .environment = by_libunwind});
+    run_expect_quiet_success(&pair.with);
+    ck_assert_ptr_nonnull(strstr(pair.with.out, " 1:/list"));
+    run_pair_free(&pair);
+}
+END_TEST
+
 START_TEST(test_reader_of_a_closed_pipe_goes_on)
 {
     struct run run;
@@ -101,8 +120,9 @@ Suite *suite(void)
     Suite *suite = suite_create("shim_descriptors");
     TCase *tcase = tcase_create("descriptors and threads");
     tcase_set_timeout(tcase, 600);
-    tcase_add_test(tcase, test_descriptors_are_as_without);
+    tcase_add_loop_test(tcase, test_descriptors_are_as_without, 0, 2);
     tcase_add_test(tcase, test_numbers_used_again_get_no_byte_of_ours);
+    tcase_add_test(tcase, test_closed_numbers_are_free);
     tcase_add_test(tcase, test_reader_of_a_closed_pipe_goes_on);
     tcase_add_test(tcase, test_short_program_has_one_thread);
     suite_add_tcase(suite, tcase);

@@ -47,6 +47,14 @@ static void look(void)
     }
 }
 
+/* What it prints has the lowest number that is free. */
+static void list(void)
+{
+    FILE *file = fopen("list", "w");
+    print_descriptors(file);
+    fclose(file);
+}
+
 static void close_all(void)
 {
     for (int fd = 0; fd < 1024; fd++)
@@ -63,9 +71,7 @@ static void close_all(void)
             if (write(i, "text", 4) != 4)
                 _exit(4);
     }
-    FILE *list = fopen("list", "w");
-    print_descriptors(list);
-    fclose(list);
+    list();
 }
 
 /* A reader of the pipe must see its end now, not when the agent's threads end. */
@@ -87,6 +93,8 @@ int main(int argc, char **argv)
         look();
     else if (argc > 1 && strcmp(argv[1], "close-all") == 0)
         close_all();
+    else if (argc > 1 && strcmp(argv[1], "list") == 0)
+        list();
     else
         leave_pipe();
     return 0;

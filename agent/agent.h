@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "agent/base/compiler.h"
+#include "agent/sched/itimer_hold.h"
 
 struct thread_slot;
 
@@ -66,17 +67,18 @@ void agent_objects_will_change(void);
  * waited for. THR; LOCK_MODULES. */
 void agent_objects_used(const void *handle);
 
-/* sigaction: true when answered here (*result, *old). THR, SIG. */
+/* sigaction: true when answered here (*result, *old). Held until released, in any case. THR, SIG.
+ */
 bool agent_signal_action(int number, const struct sigaction *action, struct sigaction *old,
-                         int *result);
-/* The app arms or disarms an interval timer, or sets a signal's action: what the agent has of it is
- * given back first. THR, SIG. */
-void agent_itimer_wanted(int which);
-void agent_signal_wanted(int number);
+                         int *result, struct itimer_hold *hold);
+/* The app asks for an interval timer, and arms or disarms it where it `takes` it, or sets a
+ * signal's action: what the agent has of it is given back first, and it takes nothing until the
+ * release. True: what getitimer tells is the agent's. THR, SIG. */
+bool agent_itimer_hold(struct itimer_hold *hold, int which, bool takes);
+void agent_signal_hold(struct itimer_hold *hold, int number);
+void agent_itimer_release(const struct itimer_hold *hold);
 /* The app is about to take signals of this set by itself (sigwait and its kin). THR. */
 void agent_signals_awaited(const sigset_t *set);
-/* Is what getitimer tells the agent's? THR, SIG. */
-bool agent_itimer_is_ours(int which);
 /* It was called, with success; `old` becomes what the program is to see. THR, SIG. */
 void agent_signal_acted(int number, const struct sigaction *action, struct sigaction *old);
 /* The same for signal and its kin, which gave `old`. THR, SIG. */

@@ -14,6 +14,7 @@
 #include "agent/record/heap_snapshot.h"
 #include "agent/record/scratch.h"
 #include "agent/record/time_recorder.h"
+#include "agent/sched/itimer.h"
 #include "agent/sched/thread_tails.h"
 #include "agent/sched/wall.h"
 #include "agent/thread/thread_context.h"
@@ -76,6 +77,7 @@ void agent_fork_child(void)
     ticks_thread_reset_in_child();
     alloc_reset_in_child();
     after_fork();
+    itimer_forget_calls_in_child();
     bool is_on = life_fork_child();
     struct thread_slot *own = thread_current();
     if (!is_on)

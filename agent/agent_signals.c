@@ -7,42 +7,37 @@
 #include "agent/thread/thread_context.h"
 
 bool agent_signal_action(int number, const struct sigaction *action, struct sigaction *old,
-                         int *result)
+                         int *result, struct itimer_hold *hold)
 {
-    if (itimer_has_signal(number)) {
-        /* The default action is what the app has already. */
-        if (!action || (action->sa_handler == SIG_DFL && action->sa_flags == 0)) {
-            if (old)
-                itimer_previous_action(old);
-            *result = 0;
-            return true;
-        }
-        itimer_yield();
+    /* The default action is what the app has already where the agent has the signal. */
+    bool takes = action && (action->sa_handler != SIG_DFL || action->sa_flags != 0);
+    if (itimer_hold_signal(hold, number, takes)) {
+        if (old)
+            itimer_previous_action(old);
+        *result = 0;
+        return true;
     }
     return sampling_signal_action(number, action, old, result);
 }
 
-void agent_itimer_wanted(int which)
+bool agent_itimer_hold(struct itimer_hold *hold, int which, bool takes)
 {
-    if (itimer_is_ours(which))
-        itimer_yield();
+    return itimer_hold(hold, which, takes);
 }
 
-void agent_signal_wanted(int number)
+void agent_signal_hold(struct itimer_hold *hold, int number)
 {
-    if (itimer_has_signal(number))
-        itimer_yield();
+    (void)!itimer_hold_signal(hold, number, true);
+}
+
+void agent_itimer_release(const struct itimer_hold *hold)
+{
+    itimer_release(hold);
 }
 
 void agent_signals_awaited(const sigset_t *set)
 {
-    if (itimer_has_signal_of(set))
-        itimer_yield();
-}
-
-bool agent_itimer_is_ours(int which)
-{
-    return itimer_is_ours(which);
+    itimer_signals_awaited(set);
 }
 
 static void follow_profilers(int number)

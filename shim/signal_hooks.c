@@ -10,8 +10,10 @@
 EXPORT int sigaction(int number, const struct sigaction *action, struct sigaction *old)
 {
     int result;
-    if (!agent_signal_action(number, action, old, &result))
+    struct itimer_hold hold;
+    if (!agent_signal_action(number, action, old, &result, &hold))
         result = NEXT(sigaction)(number, action, old);
+    agent_itimer_release(&hold);
     if (result == 0)
         agent_signal_acted(number, action, old);
     return result;

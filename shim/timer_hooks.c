@@ -3,6 +3,7 @@
  * if nobody had had them (agent/sched/itimer.h). */
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/time.h>
@@ -20,28 +21,40 @@ unsigned hooked_ualarm(unsigned first, unsigned interval) __asm__("ualarm");
 
 EXPORT int hooked_setitimer(int which, const struct itimerval *value, struct itimerval *old)
 {
-    agent_itimer_wanted(which);
-    return NEXT(setitimer)(which, value, old);
+    struct itimer_hold hold;
+    (void)agent_itimer_hold(&hold, which, true);
+    int result = NEXT(setitimer)(which, value, old);
+    agent_itimer_release(&hold);
+    return result;
 }
 
 EXPORT int hooked_getitimer(int which, struct itimerval *value)
 {
+    struct itimer_hold hold;
+    bool is_ours = agent_itimer_hold(&hold, which, false);
     int result = NEXT(getitimer)(which, value);
-    if (result == 0 && agent_itimer_is_ours(which))
+    if (result == 0 && is_ours)
         memset(value, 0, sizeof(*value));
+    agent_itimer_release(&hold);
     return result;
 }
 
 EXPORT unsigned hooked_alarm(unsigned seconds)
 {
-    agent_itimer_wanted(ITIMER_REAL);
-    return NEXT(alarm)(seconds);
+    struct itimer_hold hold;
+    (void)agent_itimer_hold(&hold, ITIMER_REAL, true);
+    unsigned left = NEXT(alarm)(seconds);
+    agent_itimer_release(&hold);
+    return left;
 }
 
 EXPORT unsigned hooked_ualarm(unsigned first, unsigned interval)
 {
-    agent_itimer_wanted(ITIMER_REAL);
-    return NEXT(ualarm)(first, interval);
+    struct itimer_hold hold;
+    (void)agent_itimer_hold(&hold, ITIMER_REAL, true);
+    unsigned left = NEXT(ualarm)(first, interval);
+    agent_itimer_release(&hold);
+    return left;
 }
 
 /* What waits for signals takes those that are blocked, ours too. Tail calls: they are points of
@@ -86,8 +99,10 @@ EXPORT int hooked_signalfd(int fd, const sigset_t *set, int flags)
             errno = ENOSYS;                                                                        \
             return SIG_ERR;                                                                        \
         }                                                                                          \
-        agent_signal_wanted(number);                                                               \
+        struct itimer_hold hold;                                                                   \
+        agent_signal_hold(&hold, number);                                                          \
         handler old = next.name(number, action);                                                   \
+        agent_itimer_release(&hold);                                                               \
         return (handler)agent_signal_set(number, (uintptr_t)action, (uintptr_t)old);               \
     }
 

@@ -10,26 +10,65 @@
 #include "agent/base/nap.h"
 #include "agent/base/next.h"
 #include "agent/base/options.h"
+#include "agent/base/signal_sets.h"
 #include "agent/base/sys.h"
 #include "agent/sched/thread_timer.h"
 #include "agent/sched/tick.h"
 
 enum itimer_state { ITIMER_OFF, ITIMER_ARMED, ITIMER_CHANGES };
 
-static const struct itimer_kind *kind;
+static const struct itimer_kind *kind; /* while `state` is not ITIMER_OFF */
 static uint64_t period_ns;
 static struct sigaction previous;
 static struct timeval interval; /* as the kernel tells that of ours */
 static uint32_t state;          /* an enum itimer_state */
 static uint32_t signals, signals_seen;
-static uint32_t execs; /* under way */
+static bool is_armed;    /* changed within a change; else an exec is under way */
+static uint32_t calls;   /* of the app's that are under way: step 2 */
+static uint32_t execs;   /* the same */
+static bool was_awaited; /* the app takes the signal by sigwait or its kin, or did */
 
 /* So much later at most it is seen that the program has set the timer past the hooks. */
 static const uint64_t look_every_ns = NS_PER_SEC;
+/* So long the start waits for calls under way, which take microseconds. */
+static const uint64_t calls_end_ns = 20 * NS_PER_MS;
+
+/* What a start takes, before any has been as well. */
+static const struct itimer_kind *kind_chosen(void)
+{
+    if (likely(options.scheduler != SCHEDULER_SIGPROF && options.scheduler != SCHEDULER_SIGALRM))
+        return NULL;
+    return options.scheduler == SCHEDULER_SIGPROF ? &itimer_prof : &itimer_real;
+}
 
 static uint64_t signal_bit(void)
 {
-    return (uint64_t)1 << (kind->signal - 1);
+    return SIGNAL_BIT(kind->signal);
+}
+
+static void block_all(uint64_t *mask)
+{
+    static const uint64_t all = ~(uint64_t)0;
+    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &all, mask, sizeof(all));
+}
+
+static void unblock(const uint64_t *mask)
+{
+    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, mask, NULL, sizeof(*mask));
+}
+
+static void on_signal(int number, siginfo_t *info, void *context);
+
+/* Sent by somebody. The default action, or, where another thread has given the signal back since
+ * this one was sent, what the app has for it now. */
+static void pass_on(int number, siginfo_t *info)
+{
+    struct sigaction now;
+    if (load_acquire(&state) != ITIMER_OFF || next.sigaction(number, NULL, &now) != 0 ||
+        now.sa_sigaction == on_signal)
+        sys_default_action(number);
+    else
+        sys_call4(SYS_rt_tgsigqueueinfo, sys_pid(), sys_tid(), number, info);
 }
 
 /* Any thread, also one that is not libc's: no thread-local data. */
@@ -41,7 +80,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
         tick_ring();
         return;
     }
-    sys_default_action(number); /* sent by somebody */
+    pass_on(number, info);
 }
 
 /* An odd number of microseconds, as no program asks for: so one of the program's is known. */
@@ -60,12 +99,20 @@ static long arm(void)
     if (!error)
         error = sys_call2(SYS_getitimer, kind->which, &value);
     interval = value.it_interval;
+    is_armed = !error;
     return error;
+}
+
+/* Within a change: not while an exec is under way. */
+static long arm_unless_exec(void)
+{
+    is_armed = false;
+    return __atomic_load_n(&execs, __ATOMIC_SEQ_CST) == 0 ? arm() : 0;
 }
 
 static bool has_own_interval(const struct itimerval *value)
 {
-    return value->it_interval.tv_sec == interval.tv_sec &&
+    return is_armed && value->it_interval.tv_sec == interval.tv_sec &&
            value->it_interval.tv_usec == interval.tv_usec;
 }
 
@@ -78,6 +125,8 @@ static const char *what_the_app_has(void)
     if (sys_call2(SYS_getitimer, kind->which, &value) != 0 || value.it_value.tv_sec ||
         value.it_value.tv_usec)
         return "a timer of its own with";
+    if (__atomic_load_n(&was_awaited, __ATOMIC_SEQ_CST))
+        return "waited for";
     /* A start from outside comes by a thread of ours, which blocks all. */
     if (!thread_tls.internal && (lock_signal_mask() & signal_bit()))
         return "blocked";
@@ -98,40 +147,6 @@ static int install(void)
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
     memset(&action.sa_mask, 0xff, sizeof(action.sa_mask));
     return next.sigaction(kind->signal, &action, &previous) == 0 ? 0 : -EINVAL;
-}
-
-static bool itimer_wait(uint32_t bell, uint64_t *next_ns);
-static const struct tick_source source = {.wait = itimer_wait};
-
-int itimer_start(const struct itimer_kind *chosen, const struct sched_request *request)
-{
-    kind = chosen;
-    period_ns = request->period_ns;
-    if (!next.sigaction)
-        return -ENOSYS;
-    const char *option = option_that_has_it();
-    if (option) {
-        log_warn_once("LIBAGENT_SCHEDULER=%s is not used, event is: %s has %s", kind->scheduler,
-                      option, kind->signal_name);
-        return -EBUSY;
-    }
-    const char *found = what_the_app_has();
-    if (found) {
-        log_warn_once("LIBAGENT_SCHEDULER=%s is not used, event is: the program has %s %s",
-                      kind->scheduler, found, kind->signal_name);
-        return -EBUSY;
-    }
-    int error = tick_start(request, &source, true);
-    if (error)
-        return error;
-    error = install();
-    if (!error)
-        error = (int)arm();
-    if (error)
-        tick_stop();
-    else
-        store_release(&state, ITIMER_ARMED);
-    return error;
 }
 
 /* Pending ones that an interval timer sent are ours; the app had none. */
@@ -158,15 +173,77 @@ static void put_back_action(void)
         next.sigaction(kind->signal, &previous, NULL);
 }
 
-static void block_all(uint64_t *mask)
+static bool calls_have_ended(void)
 {
-    static const uint64_t all = ~(uint64_t)0;
-    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &all, mask, sizeof(all));
+    uint64_t deadline_ns = clock_monotonic_ns() + calls_end_ns;
+    while (__atomic_load_n(&calls, __ATOMIC_SEQ_CST) != 0)
+        if (!nap_before(deadline_ns))
+            return false;
+    return true;
 }
 
-static void unblock(const uint64_t *mask)
+/* `state` keeps calls of the app's away. */
+static int take_alone(const char **found)
 {
-    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, mask, NULL, sizeof(*mask));
+    *found = calls_have_ended() ? what_the_app_has() : "a call under way that concerns";
+    if (*found)
+        return -EBUSY;
+    long error = install();
+    if (error)
+        return (int)error;
+    error = arm_unless_exec();
+    if (error)
+        put_back_action();
+    return (int)error;
+}
+
+/* Signals wait, as in every change. */
+static int take(const char **found)
+{
+    uint64_t mask;
+    block_all(&mask);
+    __atomic_store_n(&state, ITIMER_CHANGES, __ATOMIC_SEQ_CST);
+    int error = take_alone(found);
+    __atomic_store_n(&state, error ? ITIMER_OFF : ITIMER_ARMED, __ATOMIC_SEQ_CST);
+    unblock(&mask);
+    return error;
+}
+
+static void say_it_is_not_used(const char *found)
+{
+    log_warn_once("LIBAGENT_SCHEDULER=%s is not used, event is: the program has %s %s",
+                  kind->scheduler, found, kind->signal_name);
+}
+
+static bool itimer_wait(uint32_t bell, uint64_t *next_ns);
+static const struct tick_source source = {.wait = itimer_wait};
+
+int itimer_start(const struct itimer_kind *chosen, const struct sched_request *request)
+{
+    kind = chosen;
+    period_ns = request->period_ns;
+    if (!next.sigaction)
+        return -ENOSYS;
+    const char *option = option_that_has_it();
+    if (option) {
+        log_warn_once("LIBAGENT_SCHEDULER=%s is not used, event is: %s has %s", kind->scheduler,
+                      option, kind->signal_name);
+        return -EBUSY;
+    }
+    const char *found = what_the_app_has();
+    if (found) {
+        say_it_is_not_used(found);
+        return -EBUSY;
+    }
+    int error = tick_start(request, &source, true);
+    if (error)
+        return error;
+    error = take(&found);
+    if (error)
+        tick_stop();
+    if (found)
+        say_it_is_not_used(found);
+    return error;
 }
 
 /* Signals wait from before, so that no handler waits for the frame under it. True: it is the
@@ -175,8 +252,8 @@ static bool begin_change(void)
 {
     for (;;) {
         uint32_t now = ITIMER_ARMED;
-        if (__atomic_compare_exchange_n(&state, &now, ITIMER_CHANGES, false, __ATOMIC_ACQ_REL,
-                                        __ATOMIC_ACQUIRE))
+        if (__atomic_compare_exchange_n(&state, &now, ITIMER_CHANGES, false, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_SEQ_CST))
             return true;
         if (now == ITIMER_OFF)
             return false;
@@ -240,7 +317,7 @@ static void follow_period(void)
     if (wanted == period_ns)
         return;
     period_ns = wanted;
-    if (load_acquire(&execs) == 0)
+    if (is_armed)
         (void)!arm();
 }
 
@@ -251,8 +328,8 @@ static bool was_taken(struct timeval *left)
     struct itimerval value = {0};
     if (!begin_change())
         return false;
-    bool taken = load_acquire(&execs) == 0 && sys_call2(SYS_getitimer, kind->which, &value) == 0 &&
-                 !has_own_interval(&value);
+    bool taken =
+        is_armed && sys_call2(SYS_getitimer, kind->which, &value) == 0 && !has_own_interval(&value);
     if (taken) {
         /* Where the program's has gone off already what is pending is the program's. */
         if (value.it_value.tv_sec || value.it_value.tv_usec)
@@ -305,25 +382,62 @@ static bool itimer_wait(uint32_t bell, uint64_t *next_ns)
     return true;
 }
 
-bool itimer_is_ours(int which)
+/* Ends a call. In the child of a handler on top of it, it is forgotten already. */
+static bool was_last(uint32_t *count)
 {
-    return unlikely(load_acquire(&state) != ITIMER_OFF) && kind->which == which &&
-           thread_in_process();
+    uint32_t now = load_relaxed(count);
+    while (now && !__atomic_compare_exchange_n(count, &now, now - 1, false, __ATOMIC_SEQ_CST,
+                                               __ATOMIC_RELAXED))
+        continue;
+    return now == 1;
 }
 
-bool itimer_has_signal(int signal)
+static bool wait_for_hold(bool takes)
 {
-    return unlikely(load_acquire(&state) != ITIMER_OFF) && kind->signal == signal &&
-           thread_in_process();
+    for (;;) {
+        __atomic_fetch_add(&calls, 1, __ATOMIC_SEQ_CST);
+        uint32_t now = __atomic_load_n(&state, __ATOMIC_SEQ_CST);
+        if (now == ITIMER_OFF || (now == ITIMER_ARMED && !takes))
+            return now == ITIMER_ARMED;
+        (void)was_last(&calls);
+        if (takes)
+            itimer_yield();
+        else
+            (void)!nap_before(UINT64_MAX);
+    }
 }
 
-bool itimer_has_signal_of(const sigset_t *set)
+bool itimer_hold(struct itimer_hold *hold, int which, bool takes)
 {
-    if (likely(load_acquire(&state) == ITIMER_OFF) || !set)
-        return false;
+    const struct itimer_kind *chosen = kind_chosen();
+    hold->is_held = unlikely(chosen) && chosen->which == which && thread_in_process();
+    return hold->is_held && wait_for_hold(takes);
+}
+
+bool itimer_hold_signal(struct itimer_hold *hold, int signal, bool takes)
+{
+    const struct itimer_kind *chosen = kind_chosen();
+    hold->is_held = unlikely(chosen) && chosen->signal == signal && thread_in_process();
+    return hold->is_held && wait_for_hold(takes);
+}
+
+void itimer_release(const struct itimer_hold *hold)
+{
+    if (hold->is_held)
+        (void)was_last(&calls);
+}
+
+void itimer_signals_awaited(const sigset_t *set)
+{
+    const struct itimer_kind *chosen = kind_chosen();
+    if (likely(!chosen) || !set)
+        return;
     uint64_t bits;
     memcpy(&bits, set, sizeof(bits)); /* the rest are no signals */
-    return (bits & signal_bit()) && thread_in_process();
+    if (!(bits & SIGNAL_BIT(chosen->signal)) || !thread_in_process())
+        return;
+    __atomic_store_n(&was_awaited, true, __ATOMIC_SEQ_CST);
+    itimer_yield();
 }
 
 void itimer_previous_action(struct sigaction *old)
@@ -333,13 +447,17 @@ void itimer_previous_action(struct sigaction *old)
 
 void itimer_before_exec(void)
 {
-    if (load_acquire(&state) == ITIMER_OFF || !thread_in_process())
+    if (likely(!kind_chosen()) || !thread_in_process())
+        return;
+    /* A start that does not see it is seen here. */
+    __atomic_fetch_add(&execs, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&state, __ATOMIC_SEQ_CST) == ITIMER_OFF)
         return;
     uint64_t mask;
-    __atomic_fetch_add(&execs, 1, __ATOMIC_SEQ_CST);
     block_all(&mask);
     if (begin_change()) {
         set_itimer(0);
+        is_armed = false;
         take_pending();
         store_release(&state, ITIMER_ARMED);
     }
@@ -348,25 +466,31 @@ void itimer_before_exec(void)
 
 void itimer_exec_failed(void)
 {
-    if (load_acquire(&execs) == 0 || !thread_in_process())
+    if (likely(!kind_chosen()) || !thread_in_process() || !was_last(&execs))
         return;
     uint64_t mask;
     block_all(&mask);
-    /* Within the change: whoever looks at the timer then knows that it is to be armed. */
-    bool is_mine = begin_change();
-    if (__atomic_sub_fetch(&execs, 1, __ATOMIC_SEQ_CST) == 0 && is_mine)
-        (void)!arm();
-    if (is_mine)
+    if (begin_change()) {
+        if (!is_armed)
+            (void)!arm_unless_exec();
         store_release(&state, ITIMER_ARMED);
+    }
     unblock(&mask);
+}
+
+void itimer_forget_calls_in_child(void)
+{
+    execs = 0;
+    calls = 0;
 }
 
 void itimer_reset_in_child(struct thread_slot *own)
 {
-    execs = 0;
     tick_reset_in_child(own);
-    if (state == ITIMER_CHANGES) /* in another thread of the parent */
+    if (state == ITIMER_CHANGES) { /* in another thread of the parent */
+        put_back_default();
         state = ITIMER_OFF;
+    }
     if (state == ITIMER_ARMED)
         (void)!arm();
 }

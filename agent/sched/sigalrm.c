@@ -6,7 +6,7 @@
 #include "agent/sched/thread_timer.h"
 #include "agent/sched/tick.h"
 
-static const struct itimer_kind kind = {
+const struct itimer_kind itimer_real = {
     .scheduler = "sigalrm",
     .name = "ITIMER_REAL",
     .which = ITIMER_REAL,
@@ -16,7 +16,7 @@ static const struct itimer_kind kind = {
 
 static int sigalrm_start(const struct sched_request *request)
 {
-    return itimer_start(&kind, request);
+    return itimer_start(&itimer_real, request);
 }
 
 const struct scheduler scheduler_sigalrm = {

@@ -5,7 +5,7 @@
 #include "agent/sched/thread_timer.h"
 #include "agent/sched/tick.h"
 
-static const struct itimer_kind kind = {
+const struct itimer_kind itimer_prof = {
     .scheduler = "sigprof",
     .name = "ITIMER_PROF",
     .which = ITIMER_PROF,
@@ -15,7 +15,7 @@ static const struct itimer_kind kind = {
 
 static int sigprof_start(const struct sched_request *request)
 {
-    return itimer_start(&kind, request);
+    return itimer_start(&itimer_prof, request);
 }
 
 const struct scheduler scheduler_sigprof = {

@@ -98,6 +98,20 @@ START_TEST(test_death_by_alarm)
 }
 END_TEST
 
+/* Its own timer and handler, all of its ticks, and never ours. */
+START_TEST(test_starts_and_stops_beside)
+{
+    static const struct program_case program = {.name = "beside"};
+    struct run with, without;
+    run_case(&with, &schedulers[_i], &program, true);
+    run_case(&without, &schedulers[_i], &program, false);
+    ck_assert_msg(with.status == without.status, "status %#x: %s", (unsigned)with.status, with.err);
+    ck_assert_str_eq(with.out, without.out);
+    run_free(&with);
+    run_free(&without);
+}
+END_TEST
+
 START_TEST(test_signal_that_was_blocked_at_the_start)
 {
     static const struct scheduler_case by_default = {"LIBAGENT_SCHEDULER=auto", "prof"};
@@ -155,6 +169,7 @@ Suite *suite(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, test_same_as_without, 0, 2 * CASES);
     tcase_add_test(tcase, test_death_by_alarm);
+    tcase_add_loop_test(tcase, test_starts_and_stops_beside, 0, 2);
     tcase_add_test(tcase, test_signal_that_was_blocked_at_the_start);
     tcase_add_loop_test(tcase, test_a_start_from_outside, 0, 2);
     tcase_add_test(tcase, test_no_signal_is_used_where_none_may_be);

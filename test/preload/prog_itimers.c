@@ -2,13 +2,16 @@
 /* LIBS: -lpthread -lrt */
 /* prog_itimers CASE prof|real: what a program does with an interval timer that a scheduler of the
  * agent's may have. Prints what is to be the same with the agent and without. */
+#define LIBAGENT_WEAK
 #include <errno.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
+#include "agent/libagent.h"
 #include "test/preload/program.h"
 
 enum { TEN_MS = 10000 };
@@ -264,6 +267,70 @@ static void toggle(void)
     work(500);
 }
 
+/* ---- while another thread starts and stops the agent ---- */
+
+static bool is_over;
+static uint32_t seen, wrong, silent;
+
+static void *start_and_stop(void *unused)
+{
+    while (libagent_start && !__atomic_load_n(&is_over, __ATOMIC_RELAXED)) {
+        libagent_start(NULL);
+        libagent_stop();
+    }
+    return unused;
+}
+
+/* What nobody has. */
+static void look_beside(void)
+{
+    struct itimerval value;
+    struct sigaction action;
+    getitimer(which, &value);
+    sigaction(number, NULL, &action);
+    seen += value.it_interval.tv_usec != 0 || action.sa_handler != SIG_DFL;
+}
+
+static void use_beside(void)
+{
+    struct itimerval value = {{0, TEN_MS}, {0, TEN_MS}}, none = {0}, old;
+    struct sigaction action = {.sa_handler = count, .sa_flags = SA_RESTART}, by_default = {0},
+                     before;
+    calls = 0;
+    sigaction(number, &action, &before);
+    wrong += before.sa_handler != SIG_DFL;
+    for (int i = 0; i < 5; i++)
+        raise(number);
+    wrong += calls != 5;
+    setitimer(which, &value, &old);
+    wrong += old.it_value.tv_usec != 0 || old.it_interval.tv_usec != 0;
+    for (int i = 0; i < 1000 && calls == 5; i++)
+        spin(1000000);
+    silent += calls == 5;
+    getitimer(which, &old);
+    wrong += old.it_interval.tv_usec < TEN_MS || old.it_interval.tv_usec >= 2 * TEN_MS;
+    setitimer(which, &none, NULL);
+    sigaction(number, &by_default, &before);
+    wrong += before.sa_handler != count;
+}
+
+static void beside(void)
+{
+    pthread_t thread;
+    if (libagent_stop)
+        libagent_stop();
+    pthread_create(&thread, NULL, start_and_stop, NULL);
+    for (int i = 0; i < 100; i++) {
+        for (int j = 0; j < 1000; j++)
+            look_beside();
+        use_beside();
+        usleep(500);
+    }
+    __atomic_store_n(&is_over, true, __ATOMIC_RELAXED);
+    pthread_join(thread, NULL);
+    printf("seen %u, wrong %u, silent %u\n", seen, wrong, silent);
+}
+
 static void show_lines(const char *path, const char *beginning)
 {
     char line[256];
@@ -345,6 +412,7 @@ static const struct {
     {"wait-for-signal", wait_for_signal},
     {"read-signal", read_signal},
     {"toggle", toggle},
+    {"beside", beside},
     {"show-signals", show_signals},
     {"forks", forks},
 };

@@ -1,5 +1,6 @@
 /* The interval timer and its signal, which the agent takes and gives back beside calls of the
- * app's for them: each comes before all of a start or after it. The timer is the suite's. */
+ * app's for them: each comes before all of a start or after it. The timer is the suite's. SIGALRM, as
+ * ThreadSanitizer's flavour samples by SIGPROF. */
 #include "test/check.h"
 
 #include <errno.h>
@@ -52,7 +53,7 @@ static void set_up(void)
 {
     next_from_libc();
     fixture_start((size_t)32 << 20);
-    options.scheduler = SCHEDULER_SIGPROF;
+    options.scheduler = SCHEDULER_SIGALRM;
     options.signals = true;
     sys_override = answer;
     memset(&timer, 0, sizeof(timer));
@@ -65,12 +66,12 @@ static int start(void)
     const struct sched_request request = {.period_ns = 10 * NS_PER_MS, .cpu = true};
     static struct lock life = LOCK_INIT(LOCK_LIFE);
     lock_acquire(&life);
-    int error = itimer_start(&itimer_prof, &request);
+    int error = itimer_start(&itimer_real, &request);
     lock_release(&life);
     return error;
 }
 
-static void on_profile(int number)
+static void on_alarm(int number)
 {
     (void)number;
 }
@@ -78,7 +79,7 @@ static void on_profile(int number)
 static bool is_default(void)
 {
     struct sigaction action;
-    ck_assert_int_eq(sigaction(SIGPROF, NULL, &action), 0);
+    ck_assert_int_eq(sigaction(SIGALRM, NULL, &action), 0);
     return action.sa_handler == SIG_DFL;
 }
 
@@ -98,9 +99,9 @@ static void *call(void *unused)
 {
     (void)unused;
     struct itimer_hold hold;
-    bool is_ours = itimer_hold_signal(&hold, SIGPROF, takes);
+    bool is_ours = itimer_hold_signal(&hold, SIGALRM, takes);
     if (takes)
-        signal(SIGPROF, on_profile);
+        signal(SIGALRM, on_alarm);
     else
         ck_assert_int_eq(is_default(), !is_ours);
     itimer_release(&hold);
@@ -130,7 +131,7 @@ START_TEST(test_call_while_the_timer_is_armed)
     pthread_join(caller, NULL);
     ck_assert_int_eq(is_done, takes ? 1 : 2);
     if (takes) { /* and not the start */
-        ck_assert_ptr_eq(signal(SIGPROF, SIG_DFL), on_profile);
+        ck_assert_ptr_eq(signal(SIGALRM, SIG_DFL), on_alarm);
         ck_assert_int_eq(timer.it_value.tv_usec, 0);
     }
     itimer_stop();
@@ -149,7 +150,7 @@ START_TEST(test_call_while_it_stops)
     pthread_join(caller, NULL);
     ck_assert_int_eq(is_done, 1);
     ck_assert_int_eq(is_default(), !takes);
-    signal(SIGPROF, SIG_DFL);
+    signal(SIGALRM, SIG_DFL);
 }
 END_TEST
 
@@ -168,7 +169,7 @@ START_TEST(test_call_between_look_and_start)
     on_look = call_to_its_end;
     ck_assert_int_eq(start(), -EBUSY);
     ck_assert_int_eq(armed, 0);
-    ck_assert_ptr_eq(signal(SIGPROF, SIG_DFL), on_profile);
+    ck_assert_ptr_eq(signal(SIGALRM, SIG_DFL), on_alarm);
 }
 END_TEST
 
@@ -176,7 +177,7 @@ START_TEST(test_call_that_does_not_end)
 {
     struct itimer_hold hold;
     set_up();
-    ck_assert(!itimer_hold(&hold, ITIMER_PROF, _i));
+    ck_assert(!itimer_hold(&hold, ITIMER_REAL, _i));
     ck_assert_int_eq(start(), -EBUSY);
     ck_assert_int_eq(armed, 0);
     ck_assert(is_default());
@@ -191,9 +192,9 @@ START_TEST(test_calls_of_no_concern)
 {
     struct itimer_hold hold;
     set_up();
-    ck_assert(!itimer_hold(&hold, ITIMER_REAL, true));
+    ck_assert(!itimer_hold(&hold, ITIMER_PROF, true));
     ck_assert(!hold.is_held);
-    ck_assert(!itimer_hold_signal(&hold, SIGALRM, true));
+    ck_assert(!itimer_hold_signal(&hold, SIGPROF, true));
     ck_assert(!hold.is_held);
     ck_assert_int_eq(start(), 0);
     itimer_stop();
@@ -222,11 +223,11 @@ START_TEST(test_signal_that_was_waited_for)
     sigset_t set;
     set_up();
     sigemptyset(&set);
-    sigaddset(&set, SIGALRM);
+    sigaddset(&set, SIGPROF);
     itimer_signals_awaited(&set);
     ck_assert_int_eq(start(), 0);
     itimer_stop();
-    sigaddset(&set, SIGPROF);
+    sigaddset(&set, SIGALRM);
     itimer_signals_awaited(&set);
     ck_assert_int_eq(start(), -EBUSY);
     ck_assert(is_default());
@@ -246,16 +247,16 @@ START_TEST(test_signal_on_its_way)
 {
     struct sigaction ours;
     struct itimer_hold hold;
-    siginfo_t info = {.si_signo = SIGPROF, .si_code = SI_TKILL};
+    siginfo_t info = {.si_signo = SIGALRM, .si_code = SI_TKILL};
     set_up();
     ck_assert_int_eq(start(), 0);
-    ck_assert_int_eq(sigaction(SIGPROF, NULL, &ours), 0);
-    ck_assert(!itimer_hold_signal(&hold, SIGPROF, true));
-    signal(SIGPROF, on_passed);
+    ck_assert_int_eq(sigaction(SIGALRM, NULL, &ours), 0);
+    ck_assert(!itimer_hold_signal(&hold, SIGALRM, true));
+    signal(SIGALRM, on_passed);
     itimer_release(&hold);
-    ours.sa_sigaction(SIGPROF, &info, NULL);
+    ours.sa_sigaction(SIGALRM, &info, NULL);
     ck_assert_int_eq(passed_on, 1);
-    signal(SIGPROF, SIG_DFL);
+    signal(SIGALRM, SIG_DFL);
 }
 END_TEST
 

@@ -288,8 +288,9 @@ void itimer_stop(void)
 
 static void say_it_yields(void)
 {
-    log_warn("LIBAGENT_SCHEDULER=%s yields %s and %s to the program; ticks go on as those of event",
-             kind->scheduler, kind->name, kind->signal_name);
+    log_warn_once(
+        "LIBAGENT_SCHEDULER=%s yields %s and %s to the program; ticks go on as those of event",
+        kind->scheduler, kind->name, kind->signal_name);
 }
 
 void itimer_yield(void)

@@ -1,6 +1,6 @@
 /* The interval timer and its signal, which the agent takes and gives back beside calls of the
- * app's for them: each comes before all of a start or after it. The timer is the suite's. SIGALRM, as
- * ThreadSanitizer's flavour samples by SIGPROF. */
+ * app's for them: each comes before all of a start or after it. The timer is the suite's. SIGALRM,
+ * as ThreadSanitizer's flavour samples by SIGPROF. */
 #include "test/check.h"
 
 #include <errno.h>
@@ -53,6 +53,7 @@ static void set_up(void)
 {
     next_from_libc();
     fixture_start((size_t)32 << 20);
+    signal(SIGALRM, SIG_DFL); /* it has Check's handler */
     options.scheduler = SCHEDULER_SIGALRM;
     options.signals = true;
     sys_override = answer;

@@ -21,10 +21,10 @@ enum {
 
 enum client_state { CLIENT_UNOPENED, CLIENT_OPEN, CLIENT_ABSENT };
 
-typedef int init_openssl(uint64_t options, const void *settings);
+typedef int (*init_openssl)(uint64_t options, const void *settings);
 
 static struct http_client_config config;
-static init_openssl *openssl[2];
+static init_openssl openssl[2];
 static struct curl_functions curl;
 static enum client_state state;
 static uint32_t in_use; /* the thread is in libcurl; a fork child finds it set */
@@ -72,15 +72,15 @@ static bool program_has_openssl(void)
     return has_object("libcrypto.so.3") || has_object("libcrypto.so.1.1");
 }
 
-static init_openssl *openssl_of(void *handle)
+static init_openssl openssl_of(void *handle)
 {
-    return (init_openssl *)next.dlsym(handle, "OPENSSL_init_crypto");
+    return (init_openssl)next.dlsym(handle, "OPENSSL_init_crypto");
 }
 
 /* The program has ended OpenSSL, by itself or in exit. libcurl's and its libraries' calls of it are
  * not prepared for that: what is set up only then crashes. It says so itself, and sets up next to
  * nothing, where it is asked for no more than its base. */
-static bool is_ended(init_openssl *init)
+static bool is_ended(init_openssl init)
 {
     enum { OPENSSL_INIT_BASE_ONLY = 0x00040000 };
     return init && init(OPENSSL_INIT_BASE_ONLY, NULL) == 0;

@@ -17,7 +17,8 @@ enum {
     START_MAX = 32, /* bytes of a function's start that are looked at: eleven pushes and a sub */
     PAGES = 8,
     PAIR_WORDS = 4096, /* larger frames are rare, and a look at each word takes 20 ns */
-    TOP_WORDS = 2,     /* the return address, below the frame pointer that was just pushed */
+    PAIRS_POSSIBLE = 2,
+    TOP_WORDS = 2, /* the return address, below the frame pointer that was just pushed */
 };
 
 /* How a word on the stack can be a return address to `pc`'s caller. */
@@ -158,6 +159,26 @@ static bool leads_to(struct code_reader *reader, uintptr_t *target, uintptr_t pc
     return false;
 }
 
+/* Whether the function at `from` jumps to `start`, as its last act. */
+static bool jumps_to_start(struct code_reader *reader, uintptr_t from, uintptr_t start)
+{
+    enum { LOOKED_AT = 512, OPERAND = 4 };
+    uint8_t code[LOOKED_AT + OPERAND] = {0};
+    const struct module *m = modules_find(reader->list, from);
+    size_t size = m ? MIN_OF(m->end - from, (uintptr_t)LOOKED_AT) : 0;
+    if (!size || !m->object->code_readable || !read_object(reader, from, code, size))
+        return false;
+    for (size_t i = 0; i < size; i++) {
+        bool is_short = code[i] == 0xeb;
+        if (!is_short && code[i] != 0xe9)
+            continue;
+        int32_t by = is_short ? 1 + (int8_t)code[i + 1] : OPERAND + displacement(code + i + 1);
+        if (from + i + 1 + (uintptr_t)(intptr_t)by == start)
+            return cfi_function_start(m->object, from + i - m->bias) == from - m->bias;
+    }
+    return false;
+}
+
 /* The same to the first byte of a function, which may have rules. */
 static bool leads_to_start(struct code_reader *reader, uintptr_t target, uintptr_t start)
 {
@@ -165,7 +186,7 @@ static bool leads_to_start(struct code_reader *reader, uintptr_t target, uintptr
         if (target == start)
             return true;
         if (!follow_jump(reader, &target))
-            return false;
+            return jumps_to_start(reader, target, start);
     }
     return false;
 }
@@ -311,44 +332,95 @@ static uintptr_t taken_behind_record(struct code_reader *reader, uintptr_t start
     return 0;
 }
 
-enum pair { PAIR_NONE, PAIR_POSSIBLE, PAIR_LIKELY, PAIR_CERTAIN };
-
-/* How likely the record of a frame of the function is at `at`. What is behind a call in the
- * function itself is likely a record of what it called before. */
-static enum pair pair_at(struct code_reader *reader, uintptr_t at, uintptr_t start, size_t size)
+/* Whether the code at `code` gives the stack pointer the value of a register, or takes that of one
+ * from it: alloca and arrays of a size that varies. Their end, out of rbp, is no such. */
+static bool moves_stack(const uint8_t code[3])
 {
-    uintptr_t back, target, outer;
-    if (!stack_read(reader->stack, at + sizeof(at), &back))
-        return PAIR_NONE;
-    enum call call = call_before(reader, back, &target);
-    if (call == CALL_NONE)
-        return PAIR_NONE;
-    if (call == CALL_KNOWN && leads_to_start(reader, target, start))
-        return PAIR_CERTAIN;
-    if (back - start < size || !stack_read(reader->stack, at, &outer) || outer <= at ||
-        outer - at > FRAMES_MAX || outer % sizeof(outer) != 0)
-        return PAIR_NONE;
-    return call == CALL_UNKNOWN ? PAIR_LIKELY : PAIR_POSSIBLE; /* by a jump of what was called */
+    bool is_sub = code[1] == 0x29, is_mov = code[1] == 0x89;
+    return (code[0] == 0x48 || code[0] == 0x4c) && (is_sub || is_mov) && (code[2] & 0xc7) == 0xc4 &&
+           !(code[0] == 0x48 && (code[2] == 0xe4 || code[2] == 0xec));
 }
 
-uintptr_t return_pair(const struct module_list *list, struct stack_reader *stack, uintptr_t sp,
-                      uintptr_t start, size_t size, size_t saved)
+/* Whether the function's frames vary in size, so that its start does not tell where its record is,
+ * and what lies below that is left from others. */
+static bool varies_in_size(struct code_reader *reader, uintptr_t start, size_t size)
+{
+    enum { PART = 256, INSTRUCTION = 3 };
+    uint8_t code[PART];
+    size = MIN_OF(size, (size_t)FUNCTION_MAX);
+    for (size_t at = 0; at + INSTRUCTION <= size; at += PART - INSTRUCTION + 1) {
+        size_t part = MIN_OF(size - at, (size_t)PART);
+        if (!read_object(reader, start + at, code, part))
+            return false;
+        for (size_t i = 0; i + INSTRUCTION <= part; i++)
+            if (moves_stack(code + i))
+                return true;
+    }
+    return false;
+}
+
+/* Whether the record of a frame of the function can be at `at`, with `back` behind it. What is
+ * behind a call in the function itself is likely a record of what it called before. */
+static bool is_pair(struct code_reader *reader, uintptr_t at, uintptr_t back, uintptr_t start,
+                    size_t size, bool *is_likely)
+{
+    uintptr_t target, outer;
+    enum call call = call_before(reader, back, &target);
+    if (call == CALL_NONE)
+        return false;
+    *is_likely = true;
+    if (call == CALL_KNOWN && leads_to_start(reader, target, start))
+        return true;
+    if (back - start < size)
+        return false;
+    if (call == CALL_UNKNOWN)
+        return true;
+    *is_likely = false; /* by a jump of what was called */
+    return stack_read(reader->stack, at, &outer) && outer > at && outer - at <= FRAMES_MAX &&
+           outer % sizeof(outer) == 0;
+}
+
+size_t return_pairs(const struct module_list *list, struct stack_reader *stack, uintptr_t sp,
+                    uintptr_t start, size_t size, size_t saved, uintptr_t places[RETURN_PAIRS])
 {
     struct code_reader reader = {.list = list, .stack = stack};
     uintptr_t place = sp + saved + taken_behind_record(&reader, start, size);
-    uintptr_t back, target, possible = 0;
-    if (stack_read(stack, place + sizeof(place), &back) &&
-        call_before(&reader, back, &target) != CALL_NONE)
-        return place;
-    for (size_t i = 0; i < PAIR_WORDS; i++) {
-        uintptr_t at = sp + saved + i * sizeof(at);
-        enum pair pair = pair_at(&reader, at, start, size);
-        if (pair >= PAIR_LIKELY)
-            return at;
-        if (pair == PAIR_POSSIBLE && !possible)
-            possible = at;
+    uintptr_t back, target, possible[PAIRS_POSSIBLE];
+    size_t count = 0, possible_count = 0;
+    if (!varies_in_size(&reader, start, size) && stack_read(stack, place + sizeof(place), &back) &&
+        call_before(&reader, back, &target) != CALL_NONE) {
+        places[0] = place;
+        return 1;
     }
-    return possible;
+    for (size_t i = 0; i < PAIR_WORDS && count + PAIRS_POSSIBLE < RETURN_PAIRS; i++) {
+        uintptr_t at = sp + saved + i * sizeof(at);
+        bool is_likely;
+        /* Behind the stack's end each try would cost the walk one of its copies. */
+        if (!stack_read(stack, at + sizeof(at), &back))
+            break;
+        if (!is_pair(&reader, at, back, start, size, &is_likely))
+            continue;
+        if (is_likely)
+            places[count++] = at;
+        else if (possible_count < PAIRS_POSSIBLE)
+            possible[possible_count++] = at;
+    }
+    for (size_t i = 0; i < possible_count; i++)
+        places[count++] = possible[i];
+    return count;
+}
+
+bool return_is_doubtful(const struct module_list *list, struct stack_reader *stack, uintptr_t back,
+                        uintptr_t callee)
+{
+    struct code_reader reader = {.list = list, .stack = stack};
+    uintptr_t target;
+    enum call call = call_before(&reader, back, &target);
+    const struct module *m = modules_find(list, callee);
+    if (call != CALL_KNOWN || !m)
+        return call == CALL_NONE;
+    uintptr_t start = m->bias + cfi_function_start(m->object, callee - m->bias);
+    return !leads_to_start(&reader, target, start) && !leads_to(&reader, &target, callee);
 }
 
 bool return_is_behind_call(struct stack_reader *stack, uintptr_t back)
@@ -382,11 +454,18 @@ bool return_is_possible(const struct module_list *list, struct stack_reader *rea
     return modules_find(list, back - 1) != NULL;
 }
 
-uintptr_t return_pair(const struct module_list *list, struct stack_reader *stack, uintptr_t sp,
-                      uintptr_t start, size_t size, size_t saved)
+size_t return_pairs(const struct module_list *list, struct stack_reader *stack, uintptr_t sp,
+                    uintptr_t start, size_t size, size_t saved, uintptr_t places[RETURN_PAIRS])
 {
-    (void)list, (void)stack, (void)sp, (void)start, (void)size, (void)saved;
+    (void)list, (void)stack, (void)sp, (void)start, (void)size, (void)saved, (void)places;
     return 0;
+}
+
+bool return_is_doubtful(const struct module_list *list, struct stack_reader *stack, uintptr_t back,
+                        uintptr_t callee)
+{
+    (void)list, (void)stack, (void)back, (void)callee;
+    return false;
 }
 
 bool return_is_behind_call(struct stack_reader *reader, uintptr_t back)

@@ -14,7 +14,7 @@
  *
  * A thread that is read from outside has a stack pointer, but no frame pointer, where a frame with
  * tables may hang on it: its two words, what was in the register before and the return address, are
- * found in the same way (return_pair).
+ * found in the same way (return_pairs).
  *
  * Owns: nothing. Context: any, inside a walk. Locks: none. */
 #ifndef LIBAGENT_RETURN_SCAN_H
@@ -42,12 +42,18 @@ bool return_on_top(const struct module_list *list, struct stack_reader *reader, 
  * led elsewhere. */
 bool return_is_possible(const struct module_list *list, struct stack_reader *reader, uintptr_t back,
                         uintptr_t pc);
-/* Where the frame pointer of a frame at `pc` must be, of the function that begins at `start` and
- * has `size` bytes: at the pair of the caller's frame pointer and a return address behind a call
- * that led there, `saved` bytes or more above the stack pointer. First where the function's own
- * first instructions put it, then the nearest. 0: none was found. */
-uintptr_t return_pair(const struct module_list *list, struct stack_reader *stack, uintptr_t sp,
-                      uintptr_t start, size_t size, size_t saved);
+/* Where the frame pointer of a frame can be, of the function that begins at `start` and has `size`
+ * bytes: at a pair of the caller's frame pointer and a return address behind a call that led there,
+ * `saved` bytes or more above the stack pointer. Where the function's own first instructions put
+ * it, if they tell. Else the nearest come first, and last those behind calls of other functions,
+ * which may have jumped there as their last act. How many there are. */
+enum { RETURN_PAIRS = 16 };
+size_t return_pairs(const struct module_list *list, struct stack_reader *stack, uintptr_t sp,
+                    uintptr_t start, size_t size, size_t saved, uintptr_t places[RETURN_PAIRS]);
+/* Whether what is behind a call that is known to lead elsewhere, or behind none, is said to be what
+ * the function with `callee` returns to. */
+bool return_is_doubtful(const struct module_list *list, struct stack_reader *stack, uintptr_t back,
+                        uintptr_t callee);
 /* Whether memory at `back`, which is in no known object, can be read, and is code behind a call. */
 bool return_is_behind_call(struct stack_reader *reader, uintptr_t back);
 

@@ -53,6 +53,7 @@ struct copied_stack {
     struct unwind_stack mark; /* low above high */
     const struct stack_copy *copy;
     uint64_t valid;
+    struct frame_choice *choice; /* see walk_state.h */
 };
 
 static inline const struct copied_stack *copied_stack(const struct unwind_stack *home)

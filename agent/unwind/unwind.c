@@ -344,10 +344,47 @@ void unwind_behind_record(struct unwind_regs *regs)
         (void)arch_place_sp(walk_rule(&w, regs->r[UNWIND_PC] - 1), regs);
 }
 
+/* How much speaks against a walk behind the frame whose place was chosen: it ended in the midst,
+ * and where a call led elsewhere. A record that an earlier call left has old callers, but the frame
+ * that they and the present ones have in common has made the present call. */
+static uint32_t count_doubts(struct copied_stack *copied, const uint64_t *pcs, uint32_t count,
+                             uint32_t flags)
+{
+    enum { LOOKED_AT = 64, INCOMPLETE = LOOKED_AT + 1 };
+    struct walk w = {.list = load_acquire(&modules_list), .reader = {.home = &copied->mark}};
+    uint32_t doubts = 0, first = MAX_OF(copied->choice->frame, 1u);
+    if (!(flags & UNWIND_CUT) && (!count || rule_kind(walk_rule(&w, pcs[count - 1])) != RULE_END))
+        doubts = INCOMPLETE;
+    for (uint32_t i = first; i < count && i - first < LOOKED_AT; i++)
+        doubts += return_is_doubtful(w.list, &w.reader, pcs[i] + 1, pcs[i - 1]);
+    return doubts;
+}
+
 uint32_t unwind_walk_copy(struct unwind_regs *regs, uint64_t valid, bool exact,
                           const struct stack_copy *copy, uint64_t *pcs, uint32_t max,
                           uint32_t *flags, uint32_t *generation)
 {
-    struct copied_stack copied = {{UINTPTR_MAX, 0}, copy, valid};
+    struct frame_choice choice = {.count = 0};
+    struct copied_stack copied = {{UINTPTR_MAX, 0}, copy, valid, &choice};
+    const struct unwind_regs start = *regs;
+    uint32_t count = unwind_walk(regs, exact, &copied.mark, pcs, max, flags, generation);
+    if (choice.count <= 1)
+        return count;
+    uint32_t least = count_doubts(&copied, pcs, count, *flags);
+    size_t best = 0;
+    for (size_t i = 1; i < choice.count && least; i++) {
+        choice.taken = i;
+        *regs = start;
+        count = unwind_walk(regs, exact, &copied.mark, pcs, max, flags, generation);
+        uint32_t doubts = count_doubts(&copied, pcs, count, *flags);
+        if (doubts < least) {
+            least = doubts;
+            best = i;
+        }
+    }
+    if (choice.taken == best)
+        return count;
+    choice.taken = best;
+    *regs = start;
     return unwind_walk(regs, exact, &copied.mark, pcs, max, flags, generation);
 }

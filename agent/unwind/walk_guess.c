@@ -74,6 +74,21 @@ static enum step step_by_leaf(struct walk *w)
     return go_to(w, sp, w->regs->r[UNWIND_FP], pc);
 }
 
+/* The one of the places that this walk is to take; 0: there is none. */
+static uintptr_t choose_place(struct walk *w, uintptr_t start, size_t size, size_t saved)
+{
+    struct frame_choice later = {.sp = 0}, *choice = copied_stack(w->reader.home)->choice;
+    const uintptr_t sp = w->regs->r[UNWIND_SP];
+    if (choice->count && choice->sp != sp)
+        choice = &later;
+    if (!choice->count) {
+        choice->sp = sp;
+        choice->frame = w->count;
+        choice->count = return_pairs(w->list, &w->reader, sp, start, size, saved, choice->places);
+    }
+    return choice->count ? choice->places[choice->taken] : 0;
+}
+
 bool walk_find_frame_pointer(struct walk *w, const struct module *module, const struct cfi_row *row)
 {
     enum { RECORD = 2 * sizeof(uintptr_t) };
@@ -84,9 +99,8 @@ bool walk_find_frame_pointer(struct walk *w, const struct module *module, const 
     for (int reg = 0; reg < UNWIND_REGS; reg++)
         if (row->kind[reg] == CFI_OFFSET && !row->cfa_is_expression)
             lowest = MIN_OF(lowest, row->value[reg]);
-    uintptr_t found =
-        return_pair(w->list, &w->reader, w->regs->r[UNWIND_SP], module->bias + row->start,
-                    row->size, (size_t) - (lowest + (int32_t)RECORD));
+    uintptr_t found = choose_place(w, module->bias + row->start, row->size,
+                                   (size_t) - (lowest + (int32_t)RECORD));
     if (!found)
         return false;
     w->regs->r[UNWIND_FP] = found;

@@ -5,6 +5,7 @@
 #ifndef LIBAGENT_WALK_STATE_H
 #define LIBAGENT_WALK_STATE_H
 
+#include "agent/unwind/return_scan.h"
 #include "agent/unwind/stack_purity.h"
 #include "agent/unwind/unwind_arch.h"
 
@@ -31,6 +32,15 @@ struct walk {
     bool left_known_code; /* from the app's own, or began outside of it: see catch_up.h */
 };
 
+/* Where the first frame that hangs on an unknown frame pointer can have it, of a stack that is
+ * copied: of several the walks tell which one it is. */
+struct frame_choice {
+    uintptr_t sp; /* that frame's */
+    uintptr_t places[RETURN_PAIRS];
+    size_t count, taken; /* `taken`: of this walk */
+    uint32_t frame;      /* the number of its caller among the program counters */
+};
+
 /* Makes the rule of an address that the cache does not know. */
 uint64_t walk_make_rule(const struct walk *w, uintptr_t pc);
 
@@ -47,7 +57,7 @@ static inline uint64_t walk_rule(const struct walk *w, uintptr_t pc)
 }
 
 /* Finds the frame pointer that `row` needs, of a frame whose stack pointer is known (see
- * return_pair). False: nothing is changed. */
+ * return_pairs). False: nothing is changed. */
 bool walk_find_frame_pointer(struct walk *w, const struct module *module,
                              const struct cfi_row *row);
 

@@ -328,6 +328,55 @@ START_TEST(test_no_proc)
 }
 END_TEST
 
+/* Below a frame of varying size, what waits tells by which callers: `callers`, innermost first. */
+static const struct {
+    const char *waits;
+    const char *callers[5];
+} rooms[] = {
+    {"wait_plainly", {"take_room", "call_plainly", "take_turn", "take_turns"}},
+    {"wait_deep", {"take_room", "call_plainly", "call_deep", "take_turn", "take_turns"}},
+    {"wait_deeper", {"take_room", "call_plainly", "call_deep", "call_deeper", "take_turn"}},
+    {"wait_jumped_to", {"take_room", "take_turn", "take_turns"}},
+};
+
+static bool has_callers(const struct stack *stack, const char *leaf, const char *const callers[5])
+{
+    uint32_t at = 0;
+    while (at < stack->depth && strcmp(stack->frames[at].function, leaf) != 0)
+        at++;
+    for (size_t i = 0; i < 5 && callers[i]; i++)
+        if (++at >= stack->depth || strcmp(stack->frames[at].function, callers[i]) != 0)
+            return false;
+    return stack_is_whole(stack);
+}
+
+/* Such a frame is not where earlier ones have been, whose records are still on the stack. */
+START_TEST(test_frames_of_varying_size)
+{
+    run_program(&run, &(struct run_request){.program = "wall_alloca",
+                                            .environment = (const char *[]){
+                                                "LIBAGENT_PROFILES=wall", FREQUENCY, NULL}});
+    run_expect_success(&run);
+    profile_load(&profile, run.profiles, "wall", run.pid);
+    int64_t all = 0, right = 0;
+    for (size_t i = 0; i < profile.stack_count; i++) {
+        for (size_t way = 0; way < sizeof(rooms) / sizeof(rooms[0]); way++) {
+            const struct stack *stack = &profile.stacks[i];
+            if (!stack_has(stack, rooms[way].waits))
+                continue;
+            all += stack->values[WALL_NS];
+            if (has_callers(stack, rooms[way].waits, rooms[way].callers))
+                right += stack->values[WALL_NS];
+        }
+    }
+    fprintf(stderr, "varying size: %.3f s of %.3f s have their callers\n", (double)right / 1e9,
+            (double)all / 1e9);
+    ck_assert_int_ge(all, 1000000000);
+    ck_assert_int_ge(right, all / 10 * 9);
+    done();
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("wall_truth");
@@ -335,6 +384,7 @@ Suite *suite(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, test_threads);
     tcase_add_test(tcase, test_threads_with_frame_pointers);
+    tcase_add_test(tcase, test_frames_of_varying_size);
     tcase_add_loop_test(tcase, test_schedulers, 0, sizeof(ways) / sizeof(ways[0]));
     tcase_add_test(tcase, test_without_signals);
     if (getuid() == 0) {

@@ -284,7 +284,8 @@ static uint64_t switches(void)
 
 /* What a thousand calls cost by the agent's account. One in eight is timed and stands for eight;
  * of samples each with that probability: none of a thousand has one of 1e-58, a quarter of them
- * 1e-27. One that another thread interrupts counts as 0.2 ms. */
+ * 1e-27. One that another thread interrupts counts as 0.2 ms; an interrupt, which one of them may
+ * meet without that, as 0.05 ms. */
 static uint64_t told_cost(void (*call)(size_t size))
 {
     struct thread_slot *slot = thread_tls.slot;
@@ -299,7 +300,7 @@ static uint64_t told_cost(void (*call)(size_t size))
     uint64_t spent = clock_thread_cpu_ns() - before;
     interrupted = switches() - interrupted;
     uint64_t told = stats_get(STAT_HOOKS_NS) - first;
-    ck_assert_uint_le(told, 2 * spent + interrupted * 8 * 200000);
+    ck_assert_uint_le(told, 2 * spent + (interrupted * 200000 + 50000) * 8);
     /* None of it is the app's. */
     ck_assert_uint_eq(slot->cpu_last_ns - accounted, told);
     ck_assert_uint_eq(slot->overhead_ns[OVERHEAD_HOOKS], first + told);

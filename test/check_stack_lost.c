@@ -98,7 +98,7 @@ START_TEST(reads_at_the_end_of_memory)
     const struct stack_copy copy = {getpid(), window, WINDOW};
     struct stack_reader reader;
     memset(pages, 7, 2 * PAGE);
-    struct copied_stack copied_home = {{UINTPTR_MAX, 0}, &copy, 0};
+    struct copied_stack copied_home = {{UINTPTR_MAX, 0}, &copy, 0, NULL};
     stack_reader_start(&reader, &copied_home.mark, (uintptr_t)pages);
     ck_assert(stack_read(&reader, end - 8, &value));
     ck_assert_uint_eq(value, 0x0707070707070707);

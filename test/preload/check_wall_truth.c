@@ -318,12 +318,12 @@ START_TEST(test_no_proc)
     profile_load(&profile, run.profiles, "wall", run.pid);
     const char *thread = "prog_wall_pause";
     int64_t waited = run_number(&run, "waited");
-    expect_near("waits", sum_of(thread, "blocked", NULL), waited, 0.1, 4 * EDGES_NS);
-    expect_near("before", sum_of(thread, "blocked", "before_the_wait"), waited / 2, 0.1,
+    expect_near("waits", sum_of(thread, "blocked", NULL), waited, 0.2, 4 * EDGES_NS);
+    expect_near("before", sum_of(thread, "blocked", "before_the_wait"), waited / 2, 0.2,
                 4 * EDGES_NS);
-    expect_near("after", sum_of(thread, "blocked", "after_the_wait"), waited / 2, 0.1,
+    expect_near("after", sum_of(thread, "blocked", "after_the_wait"), waited / 2, 0.2,
                 4 * EDGES_NS);
-    ck_assert_int_le(sum_of(thread, "unknown", NULL), 4 * EDGES_NS);
+    ck_assert_int_le(sum_of(thread, "unknown", NULL), waited / 8);
     done();
 }
 END_TEST

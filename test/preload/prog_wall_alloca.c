@@ -1,4 +1,4 @@
-/* CFLAGS: -O2 -fomit-frame-pointer -fno-optimize-sibling-calls */
+/* CFLAGS: -O2 -fomit-frame-pointer */
 /* LIBS: -lpthread */
 /* prog_wall_alloca: a thread that waits for two seconds, a few milliseconds each time, below a
  * function whose frames vary in size, and which is called at four depths in turn. What waits says
@@ -80,7 +80,7 @@ SITE static void call_deeper(unsigned turn)
 }
 
 /* Its last act is a jump: its own frame is gone then. */
-SITE __attribute__((optimize("optimize-sibling-calls"))) static void call_by_jump(unsigned turn)
+SITE static void call_by_jump(unsigned turn)
 {
     take_room(turn, waits[turn % WAYS]);
 }

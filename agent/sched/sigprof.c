@@ -1,6 +1,8 @@
 /* sigprof.c: ticks by ITIMER_PROF, which the process's CPU time drives: none while it is idle. */
+#include <errno.h>
 #include <sys/time.h>
 
+#include "agent/base/log.h"
 #include "agent/sched/itimer.h"
 #include "agent/sched/thread_timer.h"
 #include "agent/sched/tick.h"
@@ -15,6 +17,11 @@ const struct itimer_kind itimer_prof = {
 
 static int sigprof_start(const struct sched_request *request)
 {
+    if (cpu_timers_are_fatal()) {
+        log_warn_once("LIBAGENT_SCHEDULER=sigprof is not used, event is: RLIMIT_RTTIME is 0, and "
+                      "the kernel would end the program at the first tick");
+        return -EBUSY;
+    }
     return itimer_start(&itimer_prof, request);
 }
 

@@ -27,9 +27,18 @@ static uint32_t stopped;
 static uint32_t timers, timers_limit;
 static const struct thread_slot *asked;
 
-static uint32_t half_of_pending_limit(void)
+bool cpu_timers_are_fatal(void)
 {
     uint64_t soft_and_hard[2];
+    return sys_call4(SYS_prlimit64, 0, RLIMIT_RTTIME, NULL, soft_and_hard) == 0 &&
+           (soft_and_hard[0] == 0 || soft_and_hard[1] == 0);
+}
+
+static uint32_t limit_of_timers(void)
+{
+    uint64_t soft_and_hard[2];
+    if (cpu_timers_are_fatal())
+        return 0;
     if (sys_call4(SYS_prlimit64, 0, RLIMIT_SIGPENDING, NULL, soft_and_hard) != 0)
         return UINT32_MAX;
     return (uint32_t)MIN_OF(soft_and_hard[0] / 2, (uint64_t)UINT32_MAX);
@@ -96,7 +105,7 @@ int thread_timers_start(uint64_t interval, sampling_handler handler)
 {
     thread_timers_set_interval(interval);
     tick_ns = clock_tick_ns();
-    timers_limit = half_of_pending_limit();
+    timers_limit = limit_of_timers();
     store_relaxed(&stopped, 0);
     return sampling_signal_start(handler);
 }
@@ -164,9 +173,11 @@ void thread_timer_begin(struct thread_slot *slot, bool armed)
         store_release(&slot->timer, TIMER_REFUSED);
         stats_add(STAT_TIMERS_REFUSED, 1);
         if (!exchange_acq_rel(&refused, 1))
-            log_warn("threads are not sampled, their CPU time is [not sampled]: timers are refused "
-                     "(errno %d): half of RLIMIT_SIGPENDING is in use, or a seccomp filter",
-                     (int)-error);
+            log_warn(
+                "threads are not sampled, their CPU time is [not sampled]: timers are refused "
+                "(errno %d): half of RLIMIT_SIGPENDING is in use, RLIMIT_RTTIME is 0, or a seccomp "
+                "filter",
+                (int)-error);
         return;
     }
     store_release(&slot->timer, timer);

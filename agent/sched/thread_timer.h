@@ -28,6 +28,9 @@
  * one that was sampled; it was refused one, and no sample will tell what the thread does. */
 enum no_timer { TIMER_NONE = -1, TIMER_STOPPED = -2, TIMER_REFUSED = -3 };
 
+/* Where RLIMIT_RTTIME is 0 the kernel ends the process when any timer of CPU time goes off (it
+ * compares the limit with the realtime of a thread that has none, 0, only then). INIT. */
+bool cpu_timers_are_fatal(void);
 /* Timers go off every `interval_ns` of CPU time once armed, and `handler` is called then. INIT. */
 int thread_timers_start(uint64_t interval_ns, sampling_handler handler) MUST_USE;
 /* Another interval: each thread takes it over at its next sample, by thread_timer_follow. At least

@@ -177,18 +177,33 @@ START_TEST(test_time_before_a_handler_is_not_its)
 }
 END_TEST
 
-/* No thread is sampled: all of the time is in the profile, and said to be not sampled. */
+/* No thread is sampled: all of the time is in the profile, and said to be not sampled. Where timers
+ * of CPU time would be the program's end it has none; nor has the one that sets the limit, as the
+ * kernel remembers a timer past exec. */
+static const struct {
+    const char *limit, *scheduler;
+} no_timers[] = {
+    {"--sigpending=0", "LIBAGENT_SCHEDULER=cputimer"},
+    {"--rttime=0", "LIBAGENT_SCHEDULER=cputimer"},
+    {"--rttime=0", "LIBAGENT_SCHEDULER=sigprof"},
+    {"--rttime=0", "LIBAGENT_SCHEDULER=event"},
+    {"--rttime=0:unlimited", "LIBAGENT_SCHEDULER=auto"},
+};
+
 START_TEST(test_no_timer_for_any_thread)
 {
     struct run run;
     struct profile cpu;
-    run_program(&run,
-                &(struct run_request){
-                    .program = "/usr/bin/prlimit",
-                    .arguments = (const char *[]){"--sigpending=0", run_program_path("shares"),
-                                                  "20000", "1", NULL},
-                    .environment = (const char *[]){"LIBAGENT_PROFILES=cpu",
-                                                    "LIBAGENT_SCHEDULER=cputimer", NULL}});
+    char preload[PATH_MAX];
+    snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", run_agent_path());
+    run_program(
+        &run,
+        &(struct run_request){
+            .program = "/usr/bin/prlimit",
+            .arguments = (const char *[]){no_timers[_i].limit, "/usr/bin/env", preload,
+                                          run_program_path("shares"), "20000", "1", NULL},
+            .environment = (const char *[]){"LIBAGENT_PROFILES=cpu", no_timers[_i].scheduler, NULL},
+            .without_agent = true});
     run_expect_success(&run);
     ck_assert_ptr_nonnull(
         strstr(run.err, "threads are not sampled, their CPU time is [not sampled]"));
@@ -211,7 +226,8 @@ Suite *suite(void)
     tcase_add_loop_test(tcase, test_wall_time_is_not_for_all, 0, SCHEDULERS);
     tcase_add_loop_test(tcase, test_time_without_signals, 0, 3);
     tcase_add_test(tcase, test_time_before_a_handler_is_not_its);
-    tcase_add_test(tcase, test_no_timer_for_any_thread);
+    tcase_add_loop_test(tcase, test_no_timer_for_any_thread, 0,
+                        sizeof(no_timers) / sizeof(no_timers[0]));
     suite_add_tcase(suite, tcase);
     return suite;
 }

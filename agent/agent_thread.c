@@ -29,8 +29,6 @@
 #include "agent/ways_out.h"
 #include "uploader/uploader.h"
 
-enum request { REQUEST_FLUSH, REQUEST_FINISH };
-
 /* When a thread cannot be made (limits), the next try is so much later. */
 static const uint64_t retry_ns = 10 * NS_PER_SEC;
 /* Who asks for something, or would make a thread while they are to stay away, looks again so much
@@ -45,6 +43,7 @@ static uint32_t bell;   /* what the agent's thread sleeps on: grows with each ne
 static uint32_t wanted; /* so many requests came */
 static uint64_t request_deadline_ns;
 static uint32_t served; /* so many of them are done */
+static uint32_t undone; /* of these the last one whose profiles were not all written */
 static uint32_t ending; /* the number of the one that is the end; 0: none */
 static bool stays;      /* the thread neither rests nor ends with a stop: it watches something */
 static void (*control)(void);
@@ -70,15 +69,17 @@ static void ring(void)
     sys_futex_wake(&bell, 1);
 }
 
-static void serve(enum request asked, uint64_t deadline_ns)
+/* A flush, or the last one. True: all is written. */
+static bool serve(bool finishes, uint64_t deadline_ns)
 {
     if (!agent_work_enter())
-        return;
+        return uploader_is_done();
     unseen_threads_look_now();
     agent_looks_take();
-    (void)!flush_window(asked == REQUEST_FINISH);
-    uploader_thread_write_all(asked == REQUEST_FINISH, deadline_ns);
+    (void)!flush_window(finishes);
+    int error = uploader_thread_write_all(finishes, deadline_ns);
     agent_work_leave();
+    return error == 0;
 }
 
 /* ---- the agent's thread ---- */
@@ -120,8 +121,10 @@ static bool is_end(uint32_t asked)
     return end && (int32_t)(asked - end) >= 0;
 }
 
-static void note_served(uint32_t asked)
+static void note_served(uint32_t asked, bool done)
 {
+    if (!done)
+        store_relaxed(&undone, asked);
     store_release(&served, asked);
     sys_futex_wake(&served, INT32_MAX);
 }
@@ -157,9 +160,7 @@ static bool work(void)
             rescan_if_stale(now);
         if (asked != load_relaxed(&served)) {
             bool was_end = is_end(asked);
-            if (is_active)
-                serve(was_end ? REQUEST_FINISH : REQUEST_FLUSH, load_relaxed(&request_deadline_ns));
-            note_served(asked);
+            note_served(asked, serve(was_end, load_relaxed(&request_deadline_ns)));
             if (was_end && !stays)
                 return false;
         } else if (is_active && !own_threads_are_paused() && now >= agent_looks_due_ns()) {
@@ -312,13 +313,13 @@ void agent_thread_want_look(enum agent_thread_look look)
 
 /* Puts a request to the agent's thread, which is made if there is none. 0: there is none, and the
  * caller is to do it. */
-static uint32_t put(enum request asked, uint64_t deadline_ns)
+static uint32_t put(bool finishes, uint64_t deadline_ns)
 {
     (void)late_thread_is_gone();
     if (!own_thread_is_there(&agent_thread) && (!stack_allows_thread() || need_agent_thread() != 0))
         return 0;
     store_relaxed(&request_deadline_ns, deadline_ns);
-    if (asked == REQUEST_FINISH)
+    if (finishes)
         store_release(&ending, load_relaxed(&wanted) + 1);
     uint32_t number = __atomic_add_fetch(&wanted, 1, __ATOMIC_RELEASE);
     ring();
@@ -352,20 +353,21 @@ static void say_given_up(void)
 static int flush_here(uint64_t deadline_ns)
 {
     presence_enter();
-    serve(REQUEST_FLUSH, deadline_ns);
+    bool done = serve(false, deadline_ns);
     presence_leave();
-    return uploader_is_done() ? 0 : -ETIMEDOUT;
+    return done ? 0 : -ETIMEDOUT;
 }
 
 int agent_thread_flush(uint64_t deadline_ns)
 {
     presence_enter();
-    uint32_t number = put(REQUEST_FLUSH, deadline_ns);
+    uint32_t number = put(false, deadline_ns);
     presence_leave();
     int error = number ? wait_served(number, deadline_ns) : -EAGAIN;
     if (error == -EAGAIN)
         return flush_here(deadline_ns);
-    return error || uploader_is_done() ? error : -ETIMEDOUT;
+    /* Now others may be under way already. */
+    return error || (int32_t)(load_relaxed(&undone) - number) < 0 ? error : -ETIMEDOUT;
 }
 
 void agent_thread_flush_last(uint64_t deadline_ns)
@@ -387,10 +389,10 @@ void agent_thread_want_flush(void)
 
 static void finish(uint64_t deadline_ns)
 {
-    uint32_t number = thread_tls.internal ? 0 : put(REQUEST_FINISH, deadline_ns);
+    uint32_t number = thread_tls.internal ? 0 : put(true, deadline_ns);
     int error = number ? wait_served(number, deadline_ns) : -EAGAIN;
     if (error == -EAGAIN)
-        serve(REQUEST_FINISH, deadline_ns);
+        (void)!serve(true, deadline_ns);
     else if (error)
         say_given_up();
 }
@@ -412,7 +414,7 @@ int agent_thread_stop(uint64_t deadline_ns)
         finish(deadline_ns);
     own_thread_use_libc(false);
     agent_work_ends();
-    note_served(load_acquire(&wanted));
+    note_served(load_acquire(&wanted), uploader_is_done());
     ring();
     bool ended = uploader_thread_end(deadline_ns);
     if (!thread_tls.internal && !stays) {
@@ -489,7 +491,7 @@ void agent_thread_reset_in_child(void)
     own_threads_reset_in_child();
     agent_thread = OWN_THREAD_NONE;
     uploader_thread_reset_in_child();
-    wanted = served = ending = 0;
+    wanted = served = undone = ending = 0;
     agent_work_reset_in_child();
     agent_looks_reset_in_child();
     rescan_reset_in_child();

@@ -42,7 +42,7 @@ void uploader_thread_say_left(const char *what, const char *besides)
     log_error("%s: %u%s%s", what, uploader_left(), backends, besides);
 }
 
-void uploader_thread_write_all(bool finishes, uint64_t deadline_ns)
+int uploader_thread_write_all(bool finishes, uint64_t deadline_ns)
 {
     bool has_thread = own_thread_is_there(&state);
     /* What waits to be sent does not wait any more. */
@@ -57,6 +57,7 @@ void uploader_thread_write_all(bool finishes, uint64_t deadline_ns)
         uploader_thread_say_left("the last profiles were not written in time, lost", "");
     if (hurries && !finishes)
         uploader_resume();
+    return error;
 }
 
 bool uploader_thread_is_starting(void)

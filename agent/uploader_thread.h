@@ -13,8 +13,9 @@
 /* There is something to write. TICK. */
 void uploader_thread_need(void);
 /* What is queued is written until the deadline: by that thread where there is one, else by the
- * calling one. `finishes`: at a stop, or the end. TICK, INIT, THR. */
-void uploader_thread_write_all(bool finishes, uint64_t deadline_ns);
+ * calling one. `finishes`: at a stop, or the end. 0, or what uploader_wait_done and uploader_drain
+ * return. TICK, INIT, THR. */
+int uploader_thread_write_all(bool finishes, uint64_t deadline_ns) MUST_USE;
 /* One line: "WHAT: so many", of files and of backends, and what else there is. THR, TICK, SIG. */
 void uploader_thread_say_left(const char *what, const char *besides);
 bool uploader_thread_is_starting(void); /* and has not said who it is */

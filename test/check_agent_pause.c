@@ -246,6 +246,43 @@ START_TEST(a_flush_is_served_while_the_thread_goes_to_rest)
 }
 END_TEST
 
+static bool (*answer_before)(long number, const long args[6], long *result);
+static bool is_waiting;
+
+/* A wait for a flush ends late, when the next window is on its way to a file already. */
+static bool wait_ends_late(long number, const long args[6], long *result)
+{
+    bool is_wait = number == SYS_futex && (args[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET;
+    if (!is_wait || thread_tls.internal || is_waiting)
+        return answer_before(number, args, result);
+    is_waiting = true;
+    own_wait_for_total(100);
+    store_release(&own.hangs, 1);
+    flush_add_sample(RECORD_CPU, 1000);
+    uint64_t limit = own_in_ms(20000);
+    while (!load_acquire(&own.hanging)) {
+        demand(clock_monotonic_ns() < limit);
+        moment_set_due_now();
+        moment_pass(true);
+    }
+    *result = 0;
+    return true;
+}
+
+START_TEST(a_flush_is_done_whatever_others_write_since)
+{
+    options.period_ns = 20 * NS_PER_MS;
+    answer_before = sys_override;
+    sys_override = wait_ends_late;
+    agent_thread_start(own_on_thread, own_on_thread, false);
+    flush_add_sample(RECORD_CPU, 100);
+    ck_assert_int_eq(agent_thread_flush(own_in_ms(30000)), 0);
+    ck_assert(is_waiting);
+    store_release(&own.hangs, 0);
+    own_wait_for_total(1100);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("agent_pause");
@@ -260,6 +297,7 @@ Suite *suite(void)
     tcase_add_test(pauses, a_thread_that_is_late_for_a_pause_writes_nothing_more);
     tcase_add_test(pauses, threads_with_nothing_to_do_end_and_a_sample_makes_them_again);
     tcase_add_test(pauses, a_flush_is_served_while_the_thread_goes_to_rest);
+    tcase_add_test(pauses, a_flush_is_done_whatever_others_write_since);
     suite_add_tcase(suite, pauses);
     return suite;
 }

@@ -16,6 +16,7 @@
 #include "agent/sched/blocked.h"
 #include "agent/unwind/modules.h"
 #include "agent/unwind/unwind.h"
+#include "test/demand.h"
 #include "test/record_fixture.h"
 
 static int gate[2];
@@ -217,6 +218,47 @@ START_TEST(names_that_look_like_states)
 }
 END_TEST
 
+static const char *shown;
+static uint32_t opened;
+
+static bool show_instead(long number, const long args[6], long *result)
+{
+    if (number == SYS_openat && strstr((const char *)args[1], "/schedstat")) {
+        opened++;
+        *result = -ENOENT;
+        return !shown;
+    }
+    if (number != SYS_pread64)
+        return false;
+    *result = (long)strlen(shown);
+    memcpy((void *)args[1], shown, strlen(shown));
+    return true;
+}
+
+START_TEST(how_long_a_thread_was_ready)
+{
+    start();
+    start_thread(runner, NULL);
+    while (blocked_delay_ns(tid) == UINT64_MAX) /* it has had no processor yet */
+        demand(clock_thread_cpu_of_ns(tid) < NS_PER_SEC);
+    ck_assert_uint_lt(blocked_delay_ns(tid), 60 * NS_PER_SEC);
+    sys_override = show_instead;
+    shown = "123456 18446744073 9\n";
+    ck_assert_uint_eq(blocked_delay_ns(tid), 18446744073u);
+    shown = "0 0 0\n";
+    ck_assert_uint_eq(blocked_delay_ns(tid), UINT64_MAX);
+    /* A kernel without it is asked once. */
+    shown = NULL;
+    opened = 0;
+    for (int i = 0; i < 3; i++)
+        ck_assert_uint_eq(blocked_delay_ns(tid), UINT64_MAX);
+    ck_assert_uint_eq(opened, 1);
+    sys_override = NULL;
+    store_relaxed(&stop, true);
+    pthread_join(other, NULL);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *suite = suite_create("blocked");
@@ -228,6 +270,7 @@ Suite *suite(void)
     tcase_add_test(threads, a_thread_that_goes_on_meanwhile);
     tcase_add_test(threads, what_the_kernel_refuses);
     tcase_add_test(threads, names_that_look_like_states);
+    tcase_add_test(threads, how_long_a_thread_was_ready);
     suite_add_tcase(suite, threads);
     return suite;
 }

@@ -47,6 +47,14 @@ bool blocked_runs(int tid, bool otherwise)
     return untold ? otherwise : runs;
 }
 
+static uint64_t delay_ns = UINT64_MAX;
+
+uint64_t blocked_delay_ns(int tid)
+{
+    (void)tid;
+    return delay_ns;
+}
+
 static bool puts_off;
 
 void look_budget_start(void) {}

@@ -21,13 +21,13 @@ enum { WINDOW = 32 << 10 };
 enum { LINE_SIZE = 192, PATH_SIZE = 48 };
 
 static void *window;
-static bool has_proc;
+static bool has_proc, has_delays;
 
 int blocked_start(void)
 {
     if (!window)
         window = arena_reserve(WINDOW);
-    has_proc = thread_scan_is_possible();
+    has_proc = has_delays = thread_scan_is_possible();
     return window ? 0 : -ENOMEM;
 }
 
@@ -152,4 +152,31 @@ bool blocked_runs(int tid, bool otherwise)
         if (line[at] == ')')
             return line[at + 2] == 'R';
     return otherwise;
+}
+
+static uint64_t next_number(const char **at)
+{
+    uint64_t value = 0;
+    for (; **at >= '0' && **at <= '9'; ++*at)
+        value = value * 10 + (uint64_t)(**at - '0');
+    *at += **at == ' ';
+    return value;
+}
+
+/* "RAN READY TIMES": ns, ns, and how often it was given a processor; zeros where the kernel does
+ * not count. */
+uint64_t blocked_delay_ns(int tid)
+{
+    char line[LINE_SIZE];
+    int fd = has_delays ? open_file(tid, "schedstat") : -EACCES;
+    if (fd < 0) {
+        has_delays &= fd != -ENOENT || clock_thread_cpu_of_ns(tid) == 0;
+        return UINT64_MAX;
+    }
+    long size = read_line(fd, line);
+    sys_close(fd);
+    const char *at = line;
+    (void)next_number(&at);
+    uint64_t delay_ns = next_number(&at);
+    return size > 0 && next_number(&at) ? delay_ns : UINT64_MAX;
 }

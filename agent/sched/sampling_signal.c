@@ -190,6 +190,13 @@ void sampling_signal_stop(void)
     __atomic_store_n(&sample, NULL, __ATOMIC_SEQ_CST);
 }
 
+bool sampling_signal_send(struct thread_slot *slot, int tid)
+{
+    siginfo_t info = {.si_signo = SAMPLING_SIGNAL, .si_code = SI_TIMER};
+    info.si_value.sival_ptr = slot;
+    return sys_call4(SYS_rt_tgsigqueueinfo, thread_pid(), tid, SAMPLING_SIGNAL, &info) == 0;
+}
+
 void sampling_signal_renew(void)
 {
     if (started)

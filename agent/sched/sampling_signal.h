@@ -69,6 +69,8 @@ int sampling_signal_start(sampling_handler handler) MUST_USE;
 extern HIDDEN uint64_t sampling_signal_cost_ns;
 /* From now on our signals do nothing (the handler stays). */
 void sampling_signal_stop(void);
+/* Sends it to a thread, as a timer of ours does. False: the kernel refuses. TICK. */
+bool sampling_signal_send(struct thread_slot *slot, int tid);
 /* Puts our handler back in place. Before and after pthread_cancel, and after a change of the
  * program's handlers of SIGPROF and SIGVTALRM. */
 void sampling_signal_renew(void);

@@ -1,12 +1,10 @@
 #include "agent/sched/wall.h"
 
-#include <signal.h>
 #include <string.h>
 
 #include "agent/base/arena.h"
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/base/nap.h"
 #include "agent/base/options.h"
 #include "agent/base/stats.h"
 #include "agent/base/sys.h"
@@ -15,32 +13,14 @@
 #include "agent/sched/blocked.h"
 #include "agent/sched/cpu_sample.h"
 #include "agent/sched/look_budget.h"
+#include "agent/sched/run_balance.h"
 #include "agent/sched/sampling_signal.h"
+#include "agent/sched/wall_account.h"
 #include "agent/thread/moment.h"
 #include "agent/thread/own_thread.h"
 #include "agent/unwind/modules.h"
 
-/* What a directed signal came to. */
-enum answer { ANSWER_NONE, ANSWER_AWAITED, ANSWER_GIVEN };
 enum { ANSWER_TICKS = 8 }; /* an answer is awaited for so many ticks */
-
-struct account {
-    uint32_t claimed;
-    int32_t tid;         /* of the thread, 0: none; below 0: it has ended */
-    uint64_t last_ns;    /* time is in a window, or put by, up to here; CLOCK_MONOTONIC */
-    uint64_t seen_ns;    /* when it was last seen at `kept` */
-    uint64_t cpu_ns;     /* its CPU clock there */
-    uint64_t running_ns; /* put by for the next CPU sample */
-    uint64_t looked_ns;  /* when it was last asked what it does; 0: never */
-    uint32_t kept;       /* the number of the stack that it stands at, 0: none */
-    uint32_t sampled;    /* that of its last CPU sample; where wall_keeps */
-    uint32_t answer;
-    uint32_t awaited; /* ticks since the signal that it answers */
-} __attribute__((aligned(CACHE_LINE)));
-
-/* Nobody holds an account for longer than it takes to walk a stack, unless it loses its processor
- * with it: a thread's end is not held up for that, but loses its last samples. */
-static const uint64_t claim_limit_ns = 20 * NS_PER_MS;
 
 static const uint64_t one_sample = (uint64_t)1 << RECORD_FRACTION_BITS;
 
@@ -56,30 +36,6 @@ static bool keeps_samples;
 static struct account *account_of(const struct thread_slot *slot)
 {
     return &accounts[slot - thread_slot_at(0)];
-}
-
-static bool claim(struct account *account)
-{
-    uint32_t free = 0;
-    return __atomic_compare_exchange_n(&account->claimed, &free, 1, false, __ATOMIC_ACQUIRE,
-                                       __ATOMIC_RELAXED);
-}
-
-static void release(struct account *account)
-{
-    store_release(&account->claimed, 0);
-}
-
-static bool claim_in_time(struct account *account)
-{
-    uint64_t deadline = 0;
-    while (!claim(account)) {
-        if (!deadline)
-            deadline = clock_monotonic_ns() + claim_limit_ns;
-        if (!nap_before(deadline))
-            return false;
-    }
-    return true;
 }
 
 /* ---- samples ---- */
@@ -200,6 +156,31 @@ static void run(struct account *account, uint64_t now_ns)
     account->last_ns = account->seen_ns = now_ns;
 }
 
+/* It is seen waiting, and what is left it waited. */
+static void run_before(struct account *account, uint64_t now_ns, uint64_t cpu_ns)
+{
+    uint64_t passed = now_ns - account->last_ns;
+    run(account, account->last_ns +
+                     run_balance_take(&account->balance, account->tid, cpu_ns, passed, false));
+}
+
+/* It is seen running. What it did not run it has waited, where it did before. */
+static void wait_and_run(const struct thread_slot *slot, struct account *account, uint64_t now_ns,
+                         uint64_t cpu_ns)
+{
+    uint32_t count;
+    uint64_t passed = now_ns - account->last_ns;
+    uint64_t ran = run_balance_take(&account->balance, account->tid, cpu_ns, passed, true);
+    if (ran < passed && account->waited) {
+        account->seen_ns = now_ns - ran;
+        const struct record_stack *stack = kept_stack_at(account->waited, &count);
+        tell(slot, account, stack, count);
+    } else {
+        run_balance_give(&account->balance, passed - ran);
+    }
+    run(account, now_ns);
+}
+
 /* The same stack in another state. */
 static void stand_at_sampled(const struct thread_slot *slot, struct account *account,
                              struct record_stack *stack, uint32_t state, uint64_t now_ns,
@@ -218,14 +199,6 @@ static void stand_at_sampled(const struct thread_slot *slot, struct account *acc
     stand(slot, account, stack, count, now_ns, cpu_ns);
 }
 
-/* As a timer of ours does it. */
-static bool send_signal(struct thread_slot *slot, int tid)
-{
-    siginfo_t info = {.si_signo = SAMPLING_SIGNAL, .si_code = SI_TIMER};
-    info.si_value.sival_ptr = slot;
-    return sys_call4(SYS_rt_tgsigqueueinfo, thread_pid(), tid, SAMPLING_SIGNAL, &info) == 0;
-}
-
 /* What the thread does is not told. */
 static void look_without(struct thread_slot *slot, struct account *account,
                          struct record_stack *stack, uint64_t now_ns, uint64_t cpu_ns)
@@ -233,7 +206,7 @@ static void look_without(struct thread_slot *slot, struct account *account,
     store_relaxed(&keeps_samples, true);
     stats_add(STAT_BLOCKED_REFUSED, 1);
     if (blocked_runs(account->tid, cpu_ns != account->cpu_ns)) {
-        run(account, now_ns);
+        wait_and_run(slot, account, now_ns, cpu_ns);
         account->cpu_ns = cpu_ns;
         return;
     }
@@ -244,11 +217,12 @@ static void look_without(struct thread_slot *slot, struct account *account,
             return; /* it has no processor yet */
         account->awaited = 0;
         store_relaxed(&account->answer, answer == ANSWER_NONE ? ANSWER_AWAITED : ANSWER_NONE);
-        if (answer == ANSWER_NONE && send_signal(slot, account->tid))
+        if (answer == ANSWER_NONE && sampling_signal_send(slot, account->tid))
             return; /* the next tick has the stack, and all of the time */
         if (answer == ANSWER_GIVEN)
             state = RECORD_BLOCKED;
     }
+    run_before(account, now_ns, cpu_ns);
     stand_at_sampled(slot, account, stack, state, now_ns, cpu_ns);
 }
 
@@ -258,16 +232,18 @@ static void look(struct thread_slot *slot, struct account *account, struct recor
     uint32_t count = 0;
     thread_read_news(slot);
     settle(slot, account);
+    account->waited = account->kept ? account->kept : account->waited;
     account->kept = 0;
     /* Before the stack: one that was read did not move since `cpu_ns`. */
     user_labels_keep(load_acquire(&slot->labels));
     switch (blocked_read(account->tid, cpu_ns, stack, &count)) {
     case BLOCKED_READ:
         stats_add(STAT_BLOCKED_READ, 1);
+        run_before(account, now_ns, cpu_ns);
         stand(slot, account, stack, count, now_ns, cpu_ns);
         break;
     case BLOCKED_NOT:
-        run(account, now_ns);
+        wait_and_run(slot, account, now_ns, cpu_ns);
         break;
     case BLOCKED_MOVED:
         stats_add(STAT_BLOCKED_MOVED, 1);
@@ -283,7 +259,8 @@ static void look(struct thread_slot *slot, struct account *account, struct recor
 static void open_account(struct account *account, int tid, uint64_t now_ns)
 {
     account->last_ns = account->seen_ns = now_ns;
-    account->kept = account->sampled = 0;
+    account->kept = account->waited = account->sampled = 0;
+    account->balance = (struct run_balance){0};
     account->answer = ANSWER_NONE;
     account->looked_ns = 0;
     store_relaxed(&account->running_ns, 0);
@@ -423,7 +400,7 @@ static bool forget_stacks(void)
         if (!claim_in_time(account))
             return false;
         settle(thread_slot_at(i), account);
-        account->kept = 0;
+        account->kept = account->waited = 0;
         store_relaxed(&account->sampled, 0);
         release(account);
     }

@@ -10,14 +10,15 @@
  *     not known of a thread where it stands, each tick visits them.
  *  2. Else the thread has moved. Its old stack gets the time until it was last seen there, as one
  *     sample, with the labels that it had when it was seen there first. What it does now is asked
- * (agent/sched/blocked.h), and the time since goes there: a. It waits: its stack is read from
- * outside, and is the one that it stands at. b. It runs: the time is put by (`running_ns`) for its
- * next CPU sample, whose stack it gets. c. It went on while it was read: the next tick looks again,
- * and has all of the time to give. d. That is refused: it stands at the stack that its last CPU
- * sample had, marked approximate; or, with LIBAGENT_WALL_SIGNAL, is sampled by a signal, once each
- * time that it comes to rest. Where more threads move than can be asked at a fiftieth of a
- * processor, each is asked less often: as c. The last tick before a stop asks all that are left, up
- * to a thousand or so.
+ * (agent/sched/blocked.h). Of the time since, what it ran (agent/sched/run_balance.h) is put by
+ * (`running_ns`) for its next CPU sample, whose stack it gets; the rest it waited: a. It waits: its
+ * stack is read from outside, and is the one that it stands at. b. It runs: it waited where it did
+ * before, and where that is not known it ran all the time. c. It went on while it was read: the
+ * next tick looks again, and has all of the time to give. d. That is refused: it stands at the
+ * stack that its last CPU sample had, marked approximate; or, with LIBAGENT_WALL_SIGNAL, is sampled
+ * by a signal, once each time that it comes to rest. Where more threads move than can be asked at a
+ * fiftieth of a processor, each is asked less often: as c. The last tick before a stop asks all
+ * that are left, up to a thousand or so.
  *  3. A flush moves what stands to the window that ends, and so does the thread's end, which also
  *     gives what is left to `[thread end]`. So each thread's samples sum up to its life.
  *  4. An account is written by who has claimed it (`claimed`): the ticks' thread, a flush, the

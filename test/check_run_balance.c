@@ -1,0 +1,141 @@
+/* How long threads ran, as the kernel tells it, where ticks see the same thing each time. How a
+ * blocked thread is read is a stand-in (for real: check_blocked.c). */
+#include "test/check.h"
+
+#include "agent/base/arena.h"
+#include "agent/sched/run_balance.h"
+#include "agent/sched/wall.h"
+#include "agent/unwind/modules.h"
+#include "test/wall_fixture.h"
+
+static struct thread_slot *slot;
+
+/* The first look, at 100, which finds the thread at 10. */
+static void start(uint64_t cpu_ns)
+{
+    static struct module_list list = {.generation = GENERATION};
+    modules_generation = GENERATION;
+    modules_list = &list;
+    fixture_start((size_t)32 << 20);
+    arena_set_budget((size_t)32 << 20);
+    wall_start(false);
+    ck_assert(wall_is_on());
+    arena_set_budget(SIZE_MAX);
+    slot = thread_adopt(TID);
+    wall_thread_begin(slot, BEGIN);
+    does = BLOCKED_READ;
+    blocked_at = 10;
+    wall_visitor.moved(slot, BEGIN + 100, cpu_ns);
+}
+
+static void seen(enum blocked what, uint64_t after, uint64_t cpu_ns)
+{
+    does = what;
+    wall_visitor.moved(slot, BEGIN + after, cpu_ns);
+}
+
+static void sample(uint64_t pc)
+{
+    struct {
+        uint64_t generation, pcs[2];
+    } stack = {GENERATION, {pc, 99999}};
+    thread_guard_enter(slot);
+    wall_sample(slot, (struct record_stack *)(void *)&stack, 2);
+    thread_guard_leave(slot);
+}
+
+static void flush(uint64_t after, uint64_t cpu_ns)
+{
+    wall_flush(slot, BEGIN + after, cpu_ns, false);
+    wall_flushed();
+    turn();
+}
+
+START_TEST(who_is_never_seen_running_has_run_all_the_same)
+{
+    delay_ns = 0;
+    start(50);
+    blocked_at = 20;
+    seen(BLOCKED_READ, 200, 80);
+    seen(BLOCKED_READ, 300, 110);
+    sample(40);
+    flush(300, 110);
+    check_row(10, state_of(10), 100, 1);
+    check_row(20, state_of(20), 140, 2);
+    check_row(40, RECORD_RUNNING, 60, 1);
+    check_all(300);
+}
+END_TEST
+
+START_TEST(who_is_always_seen_running_has_waited_all_the_same)
+{
+    delay_ns = 0;
+    start(50);
+    seen(BLOCKED_NOT, 200, 80);
+    delay_ns = 5;
+    seen(BLOCKED_NOT, 300, 110);
+    sample(40);
+    flush(300, 110);
+    check_row(10, state_of(10), 100 + 70 + 65, 3);
+    check_row(40, RECORD_RUNNING, 30 + 35, 1);
+    check_all(300);
+}
+END_TEST
+
+/* What the kernel counts late, as it does with a thread that is still ready. */
+START_TEST(what_there_was_no_time_for_is_made_up_for)
+{
+    delay_ns = 0;
+    start(50);
+    seen(BLOCKED_NOT, 200, 60);
+    delay_ns = 120;
+    seen(BLOCKED_NOT, 300, 70);
+    seen(BLOCKED_READ, 400, 70);
+    sample(40);
+    seen(BLOCKED_READ, 500, 71);
+    sample(41);
+    flush(500, 71);
+    check_row(40, RECORD_RUNNING, 10 + 100 + 30, 1);
+    check_row(41, RECORD_RUNNING, 1, 1);
+    check_row(10, state_of(10), 100 + 90 + 70 + 99, 4);
+    check_all(500);
+}
+END_TEST
+
+/* Who never waited runs; what was too much is not given again. */
+START_TEST(who_has_not_waited_yet)
+{
+    struct run_balance balance = {0};
+    delay_ns = 7;
+    ck_assert_uint_eq(run_balance_take(&balance, TID, 50, 100, true), 100);
+    ck_assert_uint_eq(run_balance_take(&balance, TID, 90, 100, true), 40);
+    run_balance_give(&balance, 60);
+    ck_assert_uint_eq(run_balance_take(&balance, TID, 150, 100, false), 0);
+    ck_assert_uint_eq(run_balance_take(&balance, TID, 151, 100, false), 1);
+}
+END_TEST
+
+START_TEST(where_the_kernel_tells_nothing)
+{
+    struct run_balance balance = {0};
+    delay_ns = UINT64_MAX;
+    for (uint64_t cpu_ns = 10; cpu_ns < 100; cpu_ns += 10) {
+        ck_assert_uint_eq(run_balance_take(&balance, TID, cpu_ns, 100, true), 100);
+        run_balance_give(&balance, 50);
+        ck_assert_uint_eq(run_balance_take(&balance, TID, cpu_ns, 100, false), 0);
+    }
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *suite = suite_create("run_balance");
+    TCase *balances = tcase_create("balances");
+    tcase_add_test(balances, who_is_never_seen_running_has_run_all_the_same);
+    tcase_add_test(balances, who_is_always_seen_running_has_waited_all_the_same);
+    tcase_add_test(balances, what_there_was_no_time_for_is_made_up_for);
+    tcase_add_test(balances, who_has_not_waited_yet);
+    tcase_add_test(balances, where_the_kernel_tells_nothing);
+    suite_add_tcase(suite, balances);
+    return suite;
+}

@@ -22,6 +22,7 @@
 #include "agent/unseen_threads.h"
 #include "agent/unwind/modules.h"
 #include "agent/unwind/unwinder.h"
+#include "agent/ways_out.h"
 #include "uploader/uploader.h"
 
 /* LOCK_LIFE and LOCK_MODULES are held over the fork, and signals wait with them: the kernel starts
@@ -32,6 +33,7 @@ void agent_fork_prepare(void)
         return;
     thread_tls.inside++;
     thread_tls.in_fork = 1;
+    ways_out_fork_prepare();
     life_fork_prepare();
     modules_lock_for_fork();
 }
@@ -48,6 +50,7 @@ void agent_fork_parent(void)
     if (!thread_tls.in_fork)
         return;
     after_fork();
+    ways_out_fork_parent();
     life_fork_parent();
 }
 
@@ -72,6 +75,7 @@ void agent_fork_child(void)
     rng_reset_in_child();
     log_reset_in_child();
     forget_parents_work();
+    ways_out_fork_child();
     uploader_reset_in_child(thread_pid());
     agent_thread_reset_in_child();
     ticks_thread_reset_in_child();

@@ -1,9 +1,12 @@
 #include "agent/ways_out.h"
 
+#include <signal.h>
+
 #include "agent/base/clock.h"
 #include "agent/base/environment_table.h"
 #include "agent/base/format.h"
 #include "agent/base/log.h"
+#include "agent/base/nap.h"
 #include "agent/base/next.h"
 #include "agent/base/options.h"
 #include "agent/base/sys.h"
@@ -24,6 +27,13 @@ static const uint64_t first_age_ns = 10 * NS_PER_MS;
 static bool is_known; /* where profiles go */
 static void (*end_agent)(void);
 static uint64_t born_ns, register_ns = UINT64_MAX; /* CLOCK_MONOTONIC; the next time */
+
+/* exit's list has a lock, which a fork child has as it was: where one of ours held it, the child's
+ * exit would wait for ever. Who registers counts itself and then looks whether a fork is under way;
+ * who forks counts itself and then waits for the others. One of the two sees the other. */
+static uint32_t registering, forks;
+/* It takes less than a microsecond of a processor, which may have to be waited for. */
+static const uint64_t registered_in_ns = 100 * NS_PER_MS;
 
 static void print_where(void)
 {
@@ -56,10 +66,44 @@ static void run_before_exit(void *unused)
     end_agent();
 }
 
+/* False: a fork is under way. */
+static bool register_unless_fork(void)
+{
+    static const uint64_t all = ~(uint64_t)0;
+    uint64_t mask;
+    /* A handler in between that forks would wait for the frame under it. */
+    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof(mask));
+    __atomic_fetch_add(&registering, 1, __ATOMIC_SEQ_CST);
+    bool is_free = __atomic_load_n(&forks, __ATOMIC_SEQ_CST) == 0;
+    if (is_free && add_to_exit)
+        add_to_exit(run_before_exit, NULL, NULL);
+    __atomic_fetch_sub(&registering, 1, __ATOMIC_SEQ_CST);
+    sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
+    return is_free;
+}
+
 static void register_end(void)
 {
-    if (add_to_exit)
-        add_to_exit(run_before_exit, NULL, NULL);
+    while (!register_unless_fork())
+        (void)!nap_before(UINT64_MAX);
+}
+
+void ways_out_fork_prepare(void)
+{
+    uint64_t deadline_ns = clock_monotonic_ns() + registered_in_ns;
+    __atomic_fetch_add(&forks, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&registering, __ATOMIC_SEQ_CST) != 0 && nap_before(deadline_ns))
+        ;
+}
+
+void ways_out_fork_parent(void)
+{
+    __atomic_fetch_sub(&forks, 1, __ATOMIC_SEQ_CST);
+}
+
+void ways_out_fork_child(void)
+{
+    registering = forks = 0;
 }
 
 uint64_t ways_out_moment(uint64_t now_ns)
@@ -68,10 +112,12 @@ uint64_t ways_out_moment(uint64_t now_ns)
     if (now_ns < due)
         return due;
     uint64_t next_ns = now_ns + MAX_OF(now_ns - born_ns, first_age_ns);
-    if (__atomic_compare_exchange_n(&register_ns, &due, next_ns, false, __ATOMIC_RELAXED,
-                                    __ATOMIC_RELAXED))
-        register_end();
-    return next_ns;
+    if (!__atomic_compare_exchange_n(&register_ns, &due, next_ns, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED) ||
+        register_unless_fork())
+        return next_ns;
+    store_relaxed(&register_ns, now_ns);
+    return now_ns;
 }
 
 int ways_out_start(char *const *environment, const char *program, void (*before_exit)(void))

@@ -49,6 +49,23 @@ START_TEST(test_own_libcurl_of_another_kind)
 }
 END_TEST
 
+/* No child is born while the agent's end is on its way into exit's list, whose lock would stay. */
+START_TEST(test_children_and_the_list_of_exit)
+{
+    struct run run;
+    run_program(&run, &(struct run_request){
+                          .program = "exit_list",
+                          .environment = (const char *[]){
+                              receiver_text("LIBAGENT_UPLOAD_URL=pyroscope+http://127.0.0.1:%d",
+                                            receiver.port),
+                              "LIBAGENT_ALLOC_INTERVAL=16KiB", NULL}});
+    run_expect_quiet_success(&run);
+    ck_assert_int_ge(run_number(&run, "registered"), 3);
+    ck_assert_int_eq(run_number(&run, "born-in-list"), 0);
+    run_free(&run);
+}
+END_TEST
+
 /* exit ends the OpenSSL that libcurl is to use before it calls what was registered earlier, as all
  * was that came before the program first used it. */
 START_TEST(test_own_openssl)
@@ -288,6 +305,7 @@ Suite *suite(void)
     tcase_add_test(http, test_libcurl_beside);
     tcase_add_test(http, test_without_libcurl);
     tcase_add_test(http, test_children);
+    tcase_add_test(http, test_children_and_the_list_of_exit);
     tcase_add_loop_test(http, test_environment_moves, 0, 3);
     TCase *tls = receiver_case(suite, "tls", RECEIVER_TLS);
     tcase_add_test(tls, test_own_openssl);

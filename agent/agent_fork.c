@@ -68,14 +68,15 @@ void agent_fork_child(void)
 {
     if (!thread_tls.in_fork)
         return;
-    if (thread_reset_in_child() > 0) {
+    bool had_threads = thread_reset_in_child() > 0;
+    if (had_threads) {
         modules_distrust_loader();
         unwinder_reset_in_child();
     }
     rng_reset_in_child();
     log_reset_in_child();
     forget_parents_work();
-    ways_out_fork_child();
+    ways_out_fork_child(had_threads);
     uploader_reset_in_child(thread_pid());
     agent_thread_reset_in_child();
     ticks_thread_reset_in_child();

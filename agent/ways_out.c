@@ -101,9 +101,11 @@ void ways_out_fork_parent(void)
     __atomic_fetch_sub(&forks, 1, __ATOMIC_SEQ_CST);
 }
 
-void ways_out_fork_child(void)
+void ways_out_fork_child(bool had_threads)
 {
     registering = forks = 0;
+    if (had_threads)
+        register_ns = UINT64_MAX;
 }
 
 uint64_t ways_out_moment(uint64_t now_ns)

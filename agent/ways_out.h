@@ -5,6 +5,7 @@
 #ifndef LIBAGENT_WAYS_OUT_H
 #define LIBAGENT_WAYS_OUT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "agent/base/compiler.h"
@@ -18,10 +19,11 @@ int ways_out_start(char *const *environment, const char *program,
  * registered anew, each time when the program has become twice as old. On a clean stack. When it is
  * to be called again, UINT64_MAX: never. */
 uint64_t ways_out_moment(uint64_t now_ns) MUST_USE;
-/* Around fork. THR. */
+/* Around fork. THR. In a child whose parent `had_threads` nothing is registered any more: one of
+ * those may have held the list's lock, and is not there. */
 void ways_out_fork_prepare(void);
 void ways_out_fork_parent(void);
-void ways_out_fork_child(void);
+void ways_out_fork_child(bool had_threads);
 /* LIBAGENT_HELP=1: the options in force, and where profiles are sent; where a start follows the
  * program's, behind it: what is wrong is told once. */
 void ways_out_print_help(char *const *environment);

@@ -115,6 +115,25 @@ START_TEST(who_has_not_waited_yet)
 }
 END_TEST
 
+START_TEST(who_goes_on_while_labels_are_kept)
+{
+    delay_ns = 0;
+    start(50);
+    blocked_at = 20;
+    has_gone_on = true;
+    seen(BLOCKED_READ, 200, 80);
+    has_gone_on = false;
+    blocked_at = 30;
+    seen(BLOCKED_READ, 300, 90);
+    sample(40);
+    flush(300, 90);
+    check_row(10, state_of(10), 100, 1);
+    check_row(30, state_of(30), 160, 1);
+    check_row(40, RECORD_RUNNING, 40, 1);
+    check_all(300);
+}
+END_TEST
+
 START_TEST(where_the_kernel_tells_nothing)
 {
     struct run_balance balance = {0};
@@ -135,6 +154,7 @@ Suite *suite(void)
     tcase_add_test(balances, who_is_always_seen_running_has_waited_all_the_same);
     tcase_add_test(balances, what_there_was_no_time_for_is_made_up_for);
     tcase_add_test(balances, who_has_not_waited_yet);
+    tcase_add_test(balances, who_goes_on_while_labels_are_kept);
     tcase_add_test(balances, where_the_kernel_tells_nothing);
     suite_add_tcase(suite, balances);
     return suite;

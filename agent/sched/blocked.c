@@ -123,9 +123,14 @@ static enum blocked read_by(int fd, int tid, uint64_t cpu_ns, struct record_stac
         return BLOCKED_NOT;
     bool walked = walk(tid, &regs, state, stack, count);
     if (read_line(fd, again) != size || memcmp(line, again, (size_t)size) != 0 ||
-        clock_thread_cpu_of_ns(tid) != cpu_ns)
+        !blocked_stands(tid, cpu_ns))
         return BLOCKED_MOVED;
     return walked ? BLOCKED_READ : BLOCKED_REFUSED;
+}
+
+bool blocked_stands(int tid, uint64_t cpu_ns)
+{
+    return clock_thread_cpu_of_ns(tid) == cpu_ns;
 }
 
 enum blocked blocked_read(int tid, uint64_t cpu_ns, struct record_stack *stack, uint32_t *count)

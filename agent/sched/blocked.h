@@ -34,6 +34,8 @@ int blocked_start(void) MUST_USE;
 enum blocked blocked_read(int tid, uint64_t cpu_ns, struct record_stack *stack, uint32_t *count);
 /* Where that is refused: does the thread run? `otherwise` where not even that is told. */
 bool blocked_runs(int tid, bool otherwise);
+/* Its CPU clock is as it was. */
+bool blocked_stands(int tid, uint64_t cpu_ns);
 /* How long in all it was ready to run, without a processor. UINT64_MAX: the kernel does not tell.
  */
 uint64_t blocked_delay_ns(int tid);

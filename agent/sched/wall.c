@@ -199,6 +199,13 @@ static void stand_at_sampled(const struct thread_slot *slot, struct account *acc
     stand(slot, account, stack, count, now_ns, cpu_ns);
 }
 
+/* False: it has gone on meanwhile, and they may be those of what it does now. */
+static bool keep_labels(const struct thread_slot *slot, uint64_t cpu_ns)
+{
+    user_labels_keep(load_acquire(&slot->labels));
+    return blocked_stands(load_relaxed(&slot->tid), cpu_ns);
+}
+
 /* What the thread does is not told. */
 static void look_without(struct thread_slot *slot, struct account *account,
                          struct record_stack *stack, uint64_t now_ns, uint64_t cpu_ns)
@@ -222,6 +229,7 @@ static void look_without(struct thread_slot *slot, struct account *account,
         if (answer == ANSWER_GIVEN)
             state = RECORD_BLOCKED;
     }
+    (void)keep_labels(slot, cpu_ns);
     run_before(account, now_ns, cpu_ns);
     stand_at_sampled(slot, account, stack, state, now_ns, cpu_ns);
 }
@@ -234,9 +242,11 @@ static void look(struct thread_slot *slot, struct account *account, struct recor
     settle(slot, account);
     account->waited = account->kept ? account->kept : account->waited;
     account->kept = 0;
-    /* Before the stack: one that was read did not move since `cpu_ns`. */
-    user_labels_keep(load_acquire(&slot->labels));
-    switch (blocked_read(account->tid, cpu_ns, stack, &count)) {
+    enum blocked found = blocked_read(account->tid, cpu_ns, stack, &count);
+    /* Those until now were needed for what it waited before. */
+    if (found == BLOCKED_READ && !keep_labels(slot, cpu_ns))
+        found = BLOCKED_MOVED;
+    switch (found) {
     case BLOCKED_READ:
         stats_add(STAT_BLOCKED_READ, 1);
         run_before(account, now_ns, cpu_ns);

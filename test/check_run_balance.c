@@ -2,64 +2,31 @@
  * blocked thread is read is a stand-in (for real: check_blocked.c). */
 #include "test/check.h"
 
-#include "agent/base/arena.h"
 #include "agent/sched/run_balance.h"
-#include "agent/sched/wall.h"
-#include "agent/unwind/modules.h"
 #include "test/wall_fixture.h"
 
-static struct thread_slot *slot;
-
 /* The first look, at 100, which finds the thread at 10. */
-static void start(uint64_t cpu_ns)
+static void start_at_10(uint64_t cpu_ns)
 {
-    static struct module_list list = {.generation = GENERATION};
-    modules_generation = GENERATION;
-    modules_list = &list;
-    fixture_start((size_t)32 << 20);
-    arena_set_budget((size_t)32 << 20);
-    wall_start(false);
-    ck_assert(wall_is_on());
-    arena_set_budget(SIZE_MAX);
-    slot = thread_adopt(TID);
-    wall_thread_begin(slot, BEGIN);
-    does = BLOCKED_READ;
-    blocked_at = 10;
-    wall_visitor.moved(slot, BEGIN + 100, cpu_ns);
+    start(false);
+    moved(100, cpu_ns);
 }
 
 static void seen(enum blocked what, uint64_t after, uint64_t cpu_ns)
 {
     does = what;
-    wall_visitor.moved(slot, BEGIN + after, cpu_ns);
-}
-
-static void sample(uint64_t pc)
-{
-    struct {
-        uint64_t generation, pcs[2];
-    } stack = {GENERATION, {pc, 99999}};
-    thread_guard_enter(slot);
-    wall_sample(slot, (struct record_stack *)(void *)&stack, 2);
-    thread_guard_leave(slot);
-}
-
-static void flush(uint64_t after, uint64_t cpu_ns)
-{
-    wall_flush(slot, BEGIN + after, cpu_ns, false);
-    wall_flushed();
-    turn();
+    moved(after, cpu_ns);
 }
 
 START_TEST(who_is_never_seen_running_has_run_all_the_same)
 {
     delay_ns = 0;
-    start(50);
+    start_at_10(50);
     blocked_at = 20;
     seen(BLOCKED_READ, 200, 80);
     seen(BLOCKED_READ, 300, 110);
     sample(40);
-    flush(300, 110);
+    flush(300, 110, false);
     check_row(10, state_of(10), 100, 1);
     check_row(20, state_of(20), 140, 2);
     check_row(40, RECORD_RUNNING, 60, 1);
@@ -70,12 +37,12 @@ END_TEST
 START_TEST(who_is_always_seen_running_has_waited_all_the_same)
 {
     delay_ns = 0;
-    start(50);
+    start_at_10(50);
     seen(BLOCKED_NOT, 200, 80);
     delay_ns = 5;
     seen(BLOCKED_NOT, 300, 110);
     sample(40);
-    flush(300, 110);
+    flush(300, 110, false);
     check_row(10, state_of(10), 100 + 70 + 65, 3);
     check_row(40, RECORD_RUNNING, 30 + 35, 1);
     check_all(300);
@@ -86,7 +53,7 @@ END_TEST
 START_TEST(what_there_was_no_time_for_is_made_up_for)
 {
     delay_ns = 0;
-    start(50);
+    start_at_10(50);
     seen(BLOCKED_NOT, 200, 60);
     delay_ns = 120;
     seen(BLOCKED_NOT, 300, 70);
@@ -94,7 +61,7 @@ START_TEST(what_there_was_no_time_for_is_made_up_for)
     sample(40);
     seen(BLOCKED_READ, 500, 71);
     sample(41);
-    flush(500, 71);
+    flush(500, 71, false);
     check_row(40, RECORD_RUNNING, 10 + 100 + 30, 1);
     check_row(41, RECORD_RUNNING, 1, 1);
     check_row(10, state_of(10), 100 + 90 + 70 + 99, 4);
@@ -118,7 +85,7 @@ END_TEST
 START_TEST(who_goes_on_while_labels_are_kept)
 {
     delay_ns = 0;
-    start(50);
+    start_at_10(50);
     blocked_at = 20;
     has_gone_on = true;
     seen(BLOCKED_READ, 200, 80);
@@ -126,7 +93,7 @@ START_TEST(who_goes_on_while_labels_are_kept)
     blocked_at = 30;
     seen(BLOCKED_READ, 300, 90);
     sample(40);
-    flush(300, 90);
+    flush(300, 90, false);
     check_row(10, state_of(10), 100, 1);
     check_row(30, state_of(30), 160, 1);
     check_row(40, RECORD_RUNNING, 40, 1);

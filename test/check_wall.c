@@ -17,53 +17,9 @@
 #include "test/demand.h"
 #include "test/wall_fixture.h"
 
-/* ---- a thread ---- */
-
-static struct thread_slot *slot;
-
-static void start(bool signals)
-{
-    static struct module_list list = {.generation = GENERATION};
-    modules_generation = GENERATION;
-    modules_list = &list;
-    fixture_start((size_t)32 << 20);
-    arena_set_budget((size_t)32 << 20);
-    wall_start(signals);
-    ck_assert(wall_is_on());
-    arena_set_budget(SIZE_MAX);
-    slot = thread_adopt(TID);
-    slot->start_routine = 31;
-    wall_thread_begin(slot, BEGIN);
-    does = BLOCKED_READ;
-    blocked_at = 10;
-}
-
-static void moved(uint64_t after, uint64_t cpu)
-{
-    wall_visitor.moved(slot, BEGIN + after, cpu);
-}
-
 static void still(uint64_t after, uint64_t cpu)
 {
     wall_visitor.still(slot, BEGIN + after, cpu);
-}
-
-static void flush(uint64_t after, uint64_t cpu, bool final)
-{
-    wall_flush(slot, BEGIN + after, cpu, final);
-    wall_flushed();
-    turn();
-}
-
-/* A CPU sample of the thread. */
-static void sample(uint64_t pc)
-{
-    struct {
-        uint64_t generation, pcs[2];
-    } stack = {GENERATION, {pc, 99999}};
-    thread_guard_enter(slot);
-    wall_sample(slot, (struct record_stack *)(void *)&stack, 2);
-    thread_guard_leave(slot);
 }
 
 START_TEST(a_thread_that_waits_is_asked_once)

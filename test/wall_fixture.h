@@ -1,13 +1,15 @@
-/* wall_fixture.h: for the suite of wall accounts: how threads are looked at is a stand-in, and what
- * windows hold is summed up.
- * It is defined here: a suite includes this, and the real ones are not linked then.
- * Owns: nothing. Context: suites, one thread. Locks: none. */
+/* wall_fixture.h: for the suites of wall accounts: how threads are looked at is a stand-in, and
+ * what windows hold is summed up. It is defined here: a suite includes this, and the real ones are
+ * not linked then. Owns: nothing. Context: suites, one thread. Locks: none. */
 #ifndef LIBAGENT_TEST_WALL_FIXTURE_H
 #define LIBAGENT_TEST_WALL_FIXTURE_H
 
+#include "agent/base/arena.h"
 #include "agent/sched/blocked.h"
 #include "agent/sched/look_budget.h"
+#include "agent/sched/wall.h"
 #include "agent/thread/thread_context.h"
+#include "agent/unwind/modules.h"
 #include "test/check.h"
 #include "test/demand.h"
 #include "test/record_fixture.h"
@@ -138,6 +140,50 @@ static void check_all(uint64_t amount)
 static uint32_t state_of(uint64_t pc)
 {
     return RECORD_SYSTEM_CALL + (uint32_t)pc;
+}
+
+/* ---- a thread ---- */
+
+static struct thread_slot *slot;
+
+static inline void start(bool signals)
+{
+    static struct module_list list = {.generation = GENERATION};
+    modules_generation = GENERATION;
+    modules_list = &list;
+    fixture_start((size_t)32 << 20);
+    arena_set_budget((size_t)32 << 20);
+    wall_start(signals);
+    ck_assert(wall_is_on());
+    arena_set_budget(SIZE_MAX);
+    slot = thread_adopt(TID);
+    slot->start_routine = 31;
+    wall_thread_begin(slot, BEGIN);
+    does = BLOCKED_READ;
+    blocked_at = 10;
+}
+
+static inline void moved(uint64_t after, uint64_t cpu)
+{
+    wall_visitor.moved(slot, BEGIN + after, cpu);
+}
+
+static inline void flush(uint64_t after, uint64_t cpu, bool final)
+{
+    wall_flush(slot, BEGIN + after, cpu, final);
+    wall_flushed();
+    turn();
+}
+
+/* A CPU sample of the thread. */
+static inline void sample(uint64_t pc)
+{
+    struct {
+        uint64_t generation, pcs[2];
+    } stack = {GENERATION, {pc, 99999}};
+    thread_guard_enter(slot);
+    wall_sample(slot, (struct record_stack *)(void *)&stack, 2);
+    thread_guard_leave(slot);
 }
 
 #endif

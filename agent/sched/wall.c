@@ -229,7 +229,7 @@ static void look_without(struct thread_slot *slot, struct account *account,
         if (answer == ANSWER_GIVEN)
             state = RECORD_BLOCKED;
     }
-    (void)keep_labels(slot, cpu_ns);
+    user_labels_keep(load_acquire(&slot->labels));
     run_before(account, now_ns, cpu_ns);
     stand_at_sampled(slot, account, stack, state, now_ns, cpu_ns);
 }
